@@ -125,7 +125,8 @@ DECLARE
     at timestamptz;
     least_id bigint;
 BEGIN
-    SELECT g.epoch, g.tick, g.worker_id INTO it FROM @extschema@.snowflake_generators() AS g WHERE g.generator = backfill_layout.generator;
+    SELECT g.epoch::timestamptz, g.tick::interval, g.worker_id INTO it FROM @extschema@.snowflake_generators() AS g
+    WHERE g.generator = backfill_layout.generator;
     since := it.epoch;
     own_worker_id := it.worker_id;
     at := it.epoch + it.tick * 1.5;

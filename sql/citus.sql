@@ -419,7 +419,7 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
         RAISE EXCEPTION 'Citus is not installed in this database'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = 'Without Citus, give the generator the same label on each server: snowflake_create_generator() makes one.';
+            HINT = 'Without Citus, call snowflake_create_generator() with the same arguments on each server.';
     END IF;
     PERFORM _snowflake.check_coordinator('snowflake_distribute_generator()');
     SELECT c.* INTO class FROM pg_class AS c WHERE c.oid = generator;
@@ -437,7 +437,7 @@ BEGIN
         RAISE EXCEPTION '% is not a generator', generator_name
             USING ERRCODE = 'wrong_object_type',
             HINT = 'Give the label, or make a generator: '
-                'SELECT * FROM snowflake_distribute_generator(snowflake_create_generator(name, label))';
+                'SELECT * FROM snowflake_distribute_generator(snowflake_create_generator(name, ...))';
     ELSIF NOT pg_has_role(class.relowner, 'USAGE') THEN
         RAISE EXCEPTION 'must be owner of generator %', generator_name
             USING ERRCODE = 'insufficient_privilege',

@@ -55,7 +55,8 @@ TO PUBLIC;
 -- Generators, and what tables take: who owns them may change them.
 GRANT EXECUTE ON FUNCTION
     snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer),
-    snowflake_create_generator(text, text),
+    snowflake_alter_generator,
+    snowflake_create_generator,
     snowflake_distribute_generator(regclass, text),
     snowflake_set_default(regclass, name, regclass, boolean),
     snowflake_set_defaults(regnamespace, regclass)

@@ -250,27 +250,36 @@ COMMENT ON FUNCTION snowflake_mask_version(text) IS 'version of the key of a tex
 -- ID was made.
 
 CREATE FUNCTION snowflake_presets(
-    OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
+    OUT preset text, OUT layout text, OUT epoch text, OUT tick text,
+    OUT on_rollback text, OUT max_rollback text, OUT max_wait text, OUT max_borrow text, OUT max_observe text,
+    OUT on_exhausted text, OUT sequence_start text, OUT pool text,
     OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
     OUT can_be_negative boolean, OUT negative_from timestamptz,
-    OUT policy text, OUT label text, OUT origin text)
+    OUT label text, OUT origin text)
     RETURNS SETOF record LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 18 AS 'MODULE_PATHNAME', 'snowflake_presets';
 COMMENT ON FUNCTION snowflake_presets() IS 'the rows of view snowflake_presets';
 CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
-COMMENT ON VIEW snowflake_presets IS 'the schemes that a label can name as preset=...';
-COMMENT ON COLUMN snowflake_presets.preset IS 'name of the preset in a label';
+COMMENT ON VIEW snowflake_presets IS 'the schemes that a generator can have as its preset';
+COMMENT ON COLUMN snowflake_presets.preset IS 'name of the preset';
 COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and the values of fixed fields';
-COMMENT ON COLUMN snowflake_presets.epoch IS 'instant from which the time counts; null if the label must give the epoch';
+COMMENT ON COLUMN snowflake_presets.epoch IS 'instant from which the time counts; null if the generator must give the epoch';
 COMMENT ON COLUMN snowflake_presets.tick IS 'unit of the time';
+COMMENT ON COLUMN snowflake_presets.on_rollback IS 'what a generator does when the clock is set back';
+COMMENT ON COLUMN snowflake_presets.max_rollback IS 'a clock that is set back further is refused';
+COMMENT ON COLUMN snowflake_presets.max_wait IS 'longest wait for the clock after it was set back; null if on_rollback never waits';
+COMMENT ON COLUMN snowflake_presets.max_borrow IS 'how far ahead of the clock IDs may be issued when ticks are exhausted';
+COMMENT ON COLUMN snowflake_presets.max_observe IS 'how far ahead of the clock snowflake_observe() may set the generator';
+COMMENT ON COLUMN snowflake_presets.on_exhausted IS 'what a generator does when a tick has no IDs left';
+COMMENT ON COLUMN snowflake_presets.sequence_start IS 'where the sequence numbers of a tick start';
+COMMENT ON COLUMN snowflake_presets.pool IS
+    'pool of the registry from which the generator takes worker IDs of its own; null if it takes none';
 COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'greatest number of IDs per second and worker ID';
-COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if the label gives no field a value';
+COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
 COMMENT ON COLUMN snowflake_presets.ends_at IS
-    'when the time of the layout ends; infinity if that is later than any timestamp; null if the label must give the epoch';
+    'when the time of the layout ends; infinity if that is later than any timestamp; null if the generator must give the epoch';
 COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
 COMMENT ON COLUMN snowflake_presets.negative_from IS
     'instant from which IDs are negative; null if IDs are never negative, or can be negative at any time';
-COMMENT ON COLUMN snowflake_presets.policy IS
-    'what a generator does when the clock is set back and when a tick is exhausted, and where sequence numbers start in a tick';
 COMMENT ON COLUMN snowflake_presets.label IS 'label text that the name stands for';
 COMMENT ON COLUMN snowflake_presets.origin IS 'where the scheme comes from';
 
@@ -292,10 +301,29 @@ COMMENT ON FUNCTION snowflake_explain_as(bigint, text) IS 'an ID drawn for a per
 -- change the server's state. Here and below, only a superuser may grant EXECUTE on
 -- functions that concern the whole database, as with pg_stat_reset().
 
-CREATE FUNCTION snowflake_create_generator(name text, label text) RETURNS regclass
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_create_generator';
-COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
-    'makes a generator: a sequence that has this name and label and holds the mark; returns the sequence';
+-- The named arguments are the keys of a label. NULL leaves one as it is, so these two functions
+-- are not STRICT; but without a name or a generator they do nothing. src/sql/create.rs has the same list.
+
+CREATE FUNCTION snowflake_create_generator(
+    name text, label text DEFAULT '',
+    preset text DEFAULT NULL, layout text DEFAULT NULL, epoch text DEFAULT NULL, tick text DEFAULT NULL,
+    on_rollback text DEFAULT NULL, max_rollback text DEFAULT NULL, max_wait text DEFAULT NULL,
+    max_borrow text DEFAULT NULL, max_observe text DEFAULT NULL,
+    on_exhausted text DEFAULT NULL, sequence_start text DEFAULT NULL, pool text DEFAULT NULL, fields jsonb DEFAULT NULL)
+    RETURNS regclass LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_create_generator';
+COMMENT ON FUNCTION snowflake_create_generator IS
+    'makes a generator: a sequence of this name that holds the mark, by default with the preset '
+    'default; label is for the copy of another generator''s label; returns the sequence';
+
+CREATE FUNCTION snowflake_alter_generator(
+    generator regclass,
+    preset text DEFAULT NULL, layout text DEFAULT NULL, epoch text DEFAULT NULL, tick text DEFAULT NULL,
+    on_rollback text DEFAULT NULL, max_rollback text DEFAULT NULL, max_wait text DEFAULT NULL,
+    max_borrow text DEFAULT NULL, max_observe text DEFAULT NULL,
+    on_exhausted text DEFAULT NULL, sequence_start text DEFAULT NULL, pool text DEFAULT NULL, fields jsonb DEFAULT NULL)
+    RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_alter_generator';
+COMMENT ON FUNCTION snowflake_alter_generator IS
+    'changes what a generator was told: an argument that is not given leaves it, and an empty text removes it';
 
 CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_advance_past_id';
@@ -322,7 +350,9 @@ CREATE FUNCTION snowflake_generators(
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
     OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
     OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
-    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text,
+    OUT preset text, OUT layout text, OUT epoch text, OUT tick text,
+    OUT on_rollback text, OUT max_rollback text, OUT max_wait text, OUT max_borrow text, OUT max_observe text,
+    OUT on_exhausted text, OUT sequence_start text, OUT pool text,
     OUT label text)
     RETURNS SETOF record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'snowflake_generators';
 COMMENT ON FUNCTION snowflake_generators() IS 'the rows of view snowflake_generators';
@@ -344,12 +374,21 @@ COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout e
 COMMENT ON COLUMN snowflake_generators.problem IS
     'why this server can issue no IDs of the generator, or that another transaction has '
     'locked the generator, and what helps; null if there is no problem';
+-- What snowflake_alter_generator() takes under these names: the values in force.
+COMMENT ON COLUMN snowflake_generators.preset IS 'scheme that gives what the generator was not told; null without one';
 COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and the values of fixed fields';
 COMMENT ON COLUMN snowflake_generators.epoch IS 'instant from which the time of IDs counts';
 COMMENT ON COLUMN snowflake_generators.tick IS 'unit of the time of IDs';
-COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
-COMMENT ON COLUMN snowflake_generators.policy IS
-    'what a generator does when the clock is set back and when a tick is exhausted, and where sequence numbers start in a tick';
+COMMENT ON COLUMN snowflake_generators.on_rollback IS 'what the generator does when the clock is set back';
+COMMENT ON COLUMN snowflake_generators.max_rollback IS 'a clock that is set back further is refused';
+COMMENT ON COLUMN snowflake_generators.max_wait IS 'longest wait for the clock after it was set back; null if on_rollback never waits';
+COMMENT ON COLUMN snowflake_generators.max_borrow IS 'how far ahead of the clock IDs may be issued when ticks are exhausted';
+COMMENT ON COLUMN snowflake_generators.max_observe IS 'how far ahead of the clock snowflake_observe() may set the generator';
+COMMENT ON COLUMN snowflake_generators.on_exhausted IS 'what the generator does when a tick has no IDs left';
+COMMENT ON COLUMN snowflake_generators.sequence_start IS 'where the sequence numbers of a tick start';
+COMMENT ON COLUMN snowflake_generators.pool IS
+    'pool of the registry from which the generator takes worker IDs of its own; null if it takes none';
+COMMENT ON COLUMN snowflake_generators.label IS 'the label that stores this, as it was set';
 
 CREATE FUNCTION pg_stat_snowflake(
     OUT generator regclass, OUT issued bigint, OUT batches bigint,

@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_ready, not_supported, wrong_kind};
 use crate::time::display;
-use snowflake_core::excerpt::excerpt;
+use snowflake_core::excerpt::{cut, excerpt};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::label::LabelError;
 use snowflake_core::layout::LayoutChange;
@@ -12,6 +12,23 @@ use snowflake_core::layout::LayoutChange;
 pub fn bad_label(text: &str, error: &LabelError) -> Error {
     invalid(format!("invalid label: {}", error.problem))
         .detail(place(text, error.at))
+        .hint(&error.allowed)
+}
+
+/// An argument that gives a key of the label a value that it cannot have.
+pub fn bad_argument(argument: &str, value: &str, error: &LabelError) -> Error {
+    invalid(format!("invalid argument {argument}: {}", error.problem))
+        .detail(format!("Its value is \"{}\".", excerpt(value)))
+        .hint(&error.allowed)
+}
+
+/// Arguments that make no label together, which would be `text`.
+pub fn bad_arguments(text: &str, error: &LabelError) -> Error {
+    invalid(format!("invalid arguments: {}", error.problem))
+        .detail(format!(
+            "The generator would have the label: {}",
+            cut(text, 200)
+        ))
         .hint(&error.allowed)
 }
 

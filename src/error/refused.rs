@@ -79,7 +79,7 @@ pub fn refused(name: &str, generator: &Generator, why: IssueError, server: &Serv
                 ))
                 .hint(format!(
                     "Try again in {wait}; if the call was for a batch, ask for fewer IDs. With \
-                     on_exhausted=wait in its label, calls would wait; max_borrow lets bursts run \
+                     on_exhausted=wait, calls would wait; max_borrow lets bursts run \
                      ahead of the clock; more bits of sequence hold more IDs."
                 ))
         }
@@ -337,7 +337,7 @@ const CHECK: &str = "Check the time synchronization of this server. If its clock
                      superuser can say so with snowflake_accept_clock() in this database";
 
 const AHEAD: &str = ": the generator then resumes ahead of the clock, as it always would with \
-                     on_rollback=continue in its label.";
+                     on_rollback=continue.";
 
 /// The part of a label by which a generator refuses IDs after a rollback.
 fn refusing_rule(policy: &Policy, by: Millis) -> String {

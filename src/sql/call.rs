@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::{Array, FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
+use serde_json::{Map, Value};
 
 use super::super::encoding::{bytes_from_server, from_server};
 use super::super::error::{self, Error};
@@ -164,16 +165,21 @@ impl Call {
         Ok(from_server(text))
     }
 
-    /// An argument that is a jsonb of numbers by the names of fields.
+    /// An argument that is a jsonb of values by the names of fields.
+    pub fn object(&self, index: usize) -> Result<Map<String, Value>, Error> {
+        let text = with_whole_numbers(&self.json(index, &limit::FIELDS)?);
+        match serde_json::from_str(&text).map_err(|_| error::fields_not_read())? {
+            Value::Object(fields) => Ok(fields),
+            _ => Err(error::fields_not_object()),
+        }
+    }
+
+    /// Such an argument, if all values are numbers.
     pub fn fields(&self, index: usize) -> Result<Vec<(String, i64)>, Error> {
-        let fields: serde_json::Value =
-            serde_json::from_str(&with_whole_numbers(&self.json(index, &limit::FIELDS)?))
-                .map_err(|_| error::fields_not_read())?;
-        let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
-        let fields = fields.iter().map(|(name, value)| {
+        let fields = self.object(index)?.into_iter().map(|(name, value)| {
             let value = value.as_i64();
-            let value = value.ok_or_else(|| error::field_not_number(name))?;
-            Ok((name.clone(), value))
+            let value = value.ok_or_else(|| error::field_not_number(&name))?;
+            Ok((name, value))
         });
         fields.collect()
     }
@@ -265,16 +271,21 @@ impl Call {
         Ok(Whose::Text(text, described))
     }
 
-    pub fn rows<const N: usize>(&self, rows: impl Iterator<Item = [Option<pg_sys::Datum>; N]>) {
+    pub fn rows<R>(&self, rows: impl Iterator<Item = R>)
+    where
+        R: IntoIterator<Item = Option<pg_sys::Datum>>,
+    {
         // SAFETY: a function that returns rows, as `new` asks for, is called with
         // `resultinfo`; the declared result has these columns.
         unsafe {
             compat::init_rows(self.0, 0);
             let result = (*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             let (store, row_type) = ((*result).setResult, (*result).setDesc);
-            check_columns((*row_type).natts, N);
             for columns in rows {
-                let (mut values, mut nulls) = split(columns);
+                let value = |it: Option<_>| (it.unwrap_or(pg_sys::Datum::from(0)), it.is_none());
+                let (mut values, mut nulls): (Vec<_>, Vec<_>) =
+                    columns.into_iter().map(value).unzip();
+                check_columns((*row_type).natts, values.len());
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                 pg_sys::tuplestore_putvalues(store, row_type, values, nulls);
             }

@@ -1,32 +1,120 @@
 //! Making generators, and the presets for them.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 
-use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
+use pgrx::{IntoDatum, pg_sys};
+use serde_json::Value;
 
 use super::super::encoding::{DatabaseText, from_server};
+use super::super::error::{self, Error};
 use super::super::{
-    catalog, error, label, mark, os_clock, report, session, session_generator, shmem, spi, time,
+    catalog, compat, label, mark, os_clock, report, session, session_generator, shmem, spi, time,
 };
-use super::call::{c_function, columns};
-use super::limit;
-use snowflake_core::label::Label;
+use super::call::{Call, c_function, columns};
+use super::limit::{self, Limit};
+use snowflake_core::excerpt::excerpt;
+use snowflake_core::label::{Label, TEXT_MAX, edit};
 use snowflake_core::layout::OrderError;
 use snowflake_core::presets;
 
-// `snowflake_create_generator(name, label) -> regclass`.
+/// The named arguments that are keys of a label, in the order in which the scripts declare
+/// them. Behind them comes `fields`.
+macro_rules! keys {
+    ($($key:literal),*) => {
+        [$(($key, Limit::new(concat!("invalid argument ", $key), TEXT_MAX))),*]
+    };
+}
+
+const KEYS: [(&str, Limit); 12] = keys!(
+    "preset",
+    "layout",
+    "epoch",
+    "tick",
+    "on_rollback",
+    "max_rollback",
+    "max_wait",
+    "max_borrow",
+    "max_observe",
+    "on_exhausted",
+    "sequence_start",
+    "pool"
+);
+
+/// A text with what the named arguments from `first` on say, and the label that this makes.
+fn changed(call: &Call, text: &str, first: usize) -> Result<(String, Label), Error> {
+    let mut changes = Vec::new();
+    for (index, (key, limit)) in (first..).zip(&KEYS) {
+        if !call.is_null(index) {
+            changes.push(((*key).to_string(), call.text(index, limit).into_owned()));
+        }
+    }
+    let fields = first + KEYS.len();
+    if !call.is_null(fields) {
+        for (name, value) in call.object(fields)? {
+            let value = match value {
+                Value::Null => continue,
+                Value::String(text) => text,
+                Value::Number(number) => number.to_string(),
+                _ => return Err(error::field_not_number(&name)),
+            };
+            edit::check_field_name(&name)
+                .map_err(|error| error::bad_argument(&of_fields(&name), &value, &error))?;
+            changes.push((name, value));
+        }
+    }
+    let pairs = changes
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    let pairs: Vec<_> = pairs.collect();
+    let change = |key: &str| pairs.iter().find(|(name, _)| *name == key);
+    let made = edit::edit(text, &pairs).map_err(|error| error::bad_label(text, &error))?;
+    let (change, error) = match Label::parse(&made) {
+        Err(error) => {
+            let key = edit::key_at(&made, error.at);
+            (key.and_then(|key| change(&key)), error)
+        }
+        Ok(label) => match label.check_generates() {
+            Ok(()) => return Ok((made, label)),
+            Err(error) if pairs.is_empty() => return Err(error::label_only_decodes(&error)),
+            Err(error) => (change("layout").or_else(|| change("preset")), error),
+        },
+    };
+    Err(match change {
+        Some((key, value)) if KEYS.iter().any(|(name, _)| name == key) => {
+            error::bad_argument(key, value, &error)
+        }
+        Some((field, value)) => error::bad_argument(&of_fields(field), value, &error),
+        None if pairs.is_empty() => error::bad_label(&made, &error),
+        // Several are to blame together, or one is missing.
+        None => error::bad_arguments(&made, &error),
+    })
+}
+
+/// How an error names a value of argument `fields`.
+fn of_fields(field: &str) -> String {
+    format!("fields, \"{}\"", excerpt(field))
+}
+
+// `snowflake_create_generator(name, label, KEYS, fields) -> regclass`.
 c_function!(snowflake_create_generator, |call| {
-    let label = call.text(1, &limit::LABEL);
+    if call.is_null(0) {
+        return Ok(None);
+    }
+    let name = call.measured(0, &limit::NAME).cast_mut_ptr();
+    let text = match call.is_null(1) {
+        true => "".into(),
+        false => call.text(1, &limit::LABEL),
+    };
     session_generator::prevent_where_nextval_is(c"snowflake_create_generator()");
-    let described = label::parse_for_generator(&label)?;
+    let (label, described) = changed(call, &text, 2)?;
     let layout = described.layout();
     // Checked here and not with the label: a dump must restore at any time.
     if os_clock::wall().millis() >= layout.end() {
         let layout_text = described.layout_text();
         return Err(error::layout_is_over(&layout_text, layout.end()));
     }
-    let name = call.measured(0, &limit::NAME).cast_mut_ptr();
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
     let (schema, relation_name, statement) = report::keeping_errors(|| unsafe {
@@ -43,10 +131,7 @@ c_function!(snowflake_create_generator, |call| {
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
     let entry = session::of_sequence(relation);
     mark::write_none(entry.relation());
-    let quoted = quote_literal(&label);
-    spi::run(&format!(
-        "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {quoted}"
-    ))?;
+    set_label(&statement, &label)?;
     entry.lock();
     // A temporary schema makes a temporary sequence.
     let facts = entry.learn()?;
@@ -55,8 +140,55 @@ c_function!(snowflake_create_generator, |call| {
     {
         error.warning();
     }
-    Ok(relation)
+    Ok(Some(relation))
 });
+
+// `snowflake_alter_generator(generator, KEYS, fields)`. SECURITY LABEL checks all that concerns
+// the new label, and asks for the same lock and the same owner. The label is read under that
+// lock, so that no change of another session is lost; and only the owner gets the lock.
+c_function!(snowflake_alter_generator, |call| {
+    let Some(relation) = call.get(0) else {
+        return Ok(());
+    };
+    session_generator::prevent_where_nextval_is(c"snowflake_alter_generator()");
+    let entry = session::of_named(relation)?;
+    let owner = catalog::owner_of(relation).ok_or_else(|| error::no_such_relation(relation))?;
+    // SAFETY: looks up the catalogs.
+    if !unsafe { pg_sys::has_privs_of_role(compat::user(), owner) } {
+        return Err(error::not_the_owner(&entry.name()));
+    }
+    // SAFETY: in a transaction, which keeps the lock.
+    unsafe { pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed()) };
+    let text = entry.read_label(entry.is_default(), |relation| Ok(label::text_of(relation)))?;
+    let (label, _) = changed(call, text.as_deref().unwrap_or_default(), 1)?;
+    set_label(&catalog::relation_name(relation), &label)
+});
+
+fn set_label(sequence: &str, label: &str) -> Result<(), Error> {
+    let label = quote_literal(label);
+    spi::run(&format!(
+        "SECURITY LABEL FOR snowflake_id ON SEQUENCE {sequence} IS {label}"
+    ))
+}
+
+/// What a generator with a label is told, by the names of the arguments: the values in force,
+/// without keys that have no meaning, and the preset that the text names.
+pub fn told(label: &Label, text: &str) -> BTreeMap<String, String> {
+    let given = edit::given(text).unwrap_or_default();
+    let preset = given.into_iter().filter(|(key, _)| key == "preset");
+    let values = label.values().into_iter();
+    preset
+        .chain(values.map(|(key, value)| (key.to_string(), value)))
+        .collect()
+}
+
+/// The columns that views show of it, in the order of the arguments.
+pub fn told_columns(
+    told: &BTreeMap<String, String>,
+) -> impl Iterator<Item = Option<pg_sys::Datum>> {
+    KEYS.iter()
+        .map(|(key, _)| told.get(*key).map(DatabaseText).into_datum())
+}
 
 // The view `snowflake_presets`.
 c_function!(snowflake_presets, |call| {
@@ -67,12 +199,12 @@ c_function!(snowflake_presets, |call| {
             .clone()
             .or_else(|| Label::parse(&format!("{} epoch=0", preset.text)).ok())?;
         let layout = label.layout();
+        let mut told = told(&label, &format!("preset={}", preset.name));
+        if own.is_none() {
+            told.remove("epoch");
+        }
         let with_epoch = |at| own.is_some().then(|| time::to_datum(at));
-        Some(columns![
-            DatabaseText(preset.name),
-            DatabaseText(label.layout_text()),
-            with_epoch(layout.epoch()),
-            time::interval(layout.tick()),
+        let others = columns![
             layout.ids_per_second().cast_signed(),
             layout.max_worker().cast_signed() + 1,
             with_epoch(layout.end()),
@@ -81,10 +213,10 @@ c_function!(snowflake_presets, |call| {
                 Some(OrderError::NegativeFrom(at)) => with_epoch(at),
                 _ => None,
             },
-            DatabaseText(label.policy_text()),
             DatabaseText(preset.text),
             DatabaseText(preset.origin),
-        ])
+        ];
+        Some(told_columns(&told).chain(others).collect::<Vec<_>>())
     });
     call.rows(rows);
     Ok(())

@@ -60,7 +60,7 @@ pub const QUERY: Limit = Limit::new("invalid statement", 16 << 20);
 pub const VALUE: Limit = Limit::new("invalid value", 16 << 20);
 
 impl Limit {
-    const fn new(what: &'static str, most: usize) -> Self {
+    pub const fn new(what: &'static str, most: usize) -> Self {
         Self {
             what,
             most,

@@ -8,7 +8,7 @@ mod cluster; // check_cluster
 mod cluster_horizon; // cluster_horizon, drop_server
 mod column; // internal ones, for set_default
 mod convert; // internal ones, for extension snowflake_id_convert
-mod create; // create_generator, snowflake_presets
+mod create; // create_generator, alter_generator, snowflake_presets
 mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id
 mod explain; // explain
 mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, observe, nextval_after, currval

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use pgrx::pg_sys;
+use pgrx::{IntoDatum, pg_sys};
 
 use super::super::encoding::DatabaseText;
 use super::super::error::{self, Error};
@@ -13,6 +13,7 @@ use super::super::{
     catalog, compat, guc, keeper, lease_wait, mark, os_clock, shmem, time, tx_holds,
 };
 use super::call::{c_function, columns};
+use super::create::{told, told_columns};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, UnixMillis};
 use snowflake_core::protocol::host::IssueError;
@@ -120,7 +121,7 @@ c_function!(snowflake_generators, |call| {
         let next = it.and_then(|it| next(entry, &it.generator, start));
         // Without a cursor and a mark, the generator starts at the wall clock.
         let next = next.or(is_held.then_some(wall)).filter(|_| visible);
-        Some(columns![
+        let state = columns![
             entry.relation(),
             worker.map(|worker| worker.get().cast_signed()),
             shown
@@ -135,12 +136,16 @@ c_function!(snowflake_generators, |call| {
             layout.map(|layout| layout.ids_per_second().cast_signed()),
             layout.map(|layout| time::to_datum(layout.end())),
             problem.map(DatabaseText),
-            it.map(|it| DatabaseText(it.label.layout_text())),
-            layout.map(|layout| time::to_datum(layout.epoch())),
-            layout.map(|layout| time::interval(layout.tick())),
-            it.map(|it| DatabaseText(it.label.policy_text())),
-            it.map(|it| DatabaseText(&it.text)),
-        ])
+        ];
+        let told = it.map(|it| told(&it.label, &it.text)).unwrap_or_default();
+        let label = it.map(|it| DatabaseText(&it.text)).into_datum();
+        Some(
+            state
+                .into_iter()
+                .chain(told_columns(&told))
+                .chain([label])
+                .collect::<Vec<_>>(),
+        )
     };
     let all = generators()?;
     call.rows(all.filter_map(|entry| entry.with_share_lock(false, |is_held| row(entry, is_held))));

@@ -11,6 +11,7 @@ use super::clock_seq::CLOCK_BITS_MAX;
 use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
+use super::label::edit::{check_field_name, edit, given, key_at};
 use super::label::*;
 use super::layout::{
     EPOCH_MAX, FieldRole, FieldsError, Layout, LayoutError, POSITION_BITS_MAX, Stamp,
@@ -306,7 +307,7 @@ fn defaults() {
     // Less than a tick counts as nothing, unless the label itself asks for it.
     let coarse = label("preset=default tick='1 s'");
     assert_eq!(coarse.generator().policy.max_borrow_ticks, 0);
-    assert!(coarse.policy_text().contains("max_borrow=0 "), "{coarse}");
+    assert!(coarse.to_string().contains("max_borrow=0 "), "{coarse}");
     let waits = policy("preset=sonyflake on_rollback=wait");
     assert_eq!(waits.max_wait, Millis::new(10));
 }
@@ -336,8 +337,8 @@ fn what_follows_a_preset_overrides_it() {
     assert_eq!(other.pool(), "queue");
     // The preset's values on waiting belong to its own on_rollback.
     let goes_on = label("preset=leaf on_rollback=continue");
-    assert!(!goes_on.policy_text().contains("max_wait"), "{goes_on}");
-    assert!(base.policy_text().contains("max_wait='5 ms'"), "{base}");
+    assert!(!goes_on.to_string().contains("max_wait"), "{goes_on}");
+    assert!(base.to_string().contains("max_wait='5 ms'"), "{base}");
     let other = label("preset=discord layout='time:30 sequence:5'");
     assert_eq!(other.layout_text(), "time:30 sequence:5");
     assert_eq!(
@@ -353,10 +354,10 @@ fn policies_that_change_clocks() {
     // A call may have to wait for a clock to be free, so there is a max_wait.
     let own = label(clocks);
     assert_eq!(policy(clocks).max_wait, Millis::new(10));
-    assert!(own.policy_text().contains(" max_wait='10 ms' "), "{own}");
+    assert!(own.to_string().contains(" max_wait='10 ms' "), "{own}");
     let longer = format!("{clocks} max_wait='2 s'");
     assert_eq!(policy(&longer).max_wait, Millis::new(2000));
-    assert!(label(&longer).policy_text().contains(" max_wait='2 s' "));
+    assert!(label(&longer).to_string().contains(" max_wait='2 s' "));
     // The max_wait of a preset stays.
     let other = "preset=leaf layout='time:41 clock:4 worker:6 sequence:12' on_rollback=next_clock";
     assert_eq!(policy(other).max_wait, Millis::new(5));
@@ -372,7 +373,7 @@ fn policies_that_change_clocks() {
 
     // A tick has as many IDs as all clocks together.
     let through = label(&format!("{clocks} on_exhausted=next_clock"));
-    assert!(through.policy_text().contains(" on_exhausted=next_clock "));
+    assert!(through.to_string().contains(" on_exhausted=next_clock "));
     let (one, all) = (own.generator().layout, through.generator().layout);
     assert_eq!(one.ids_per_second(), 1_024_000);
     assert_eq!(all.ids_per_second(), 16_384_000);
@@ -435,7 +436,7 @@ fn durations_in_every_unit() {
     for zero in ["0", "00", "0 ms", "0d"] {
         let label = label(&format!("preset=default max_borrow='{zero}'"));
         assert_eq!(label.generator().policy.max_borrow_ticks, 0, "{zero}");
-        assert!(label.policy_text().contains("max_borrow=0 "), "{label}");
+        assert!(label.to_string().contains("max_borrow=0 "), "{label}");
     }
 }
 
@@ -1024,6 +1025,99 @@ fn any_written() -> impl Strategy<Value = Written> {
     )
 }
 
+#[test]
+fn edits_write_each_key_once_and_in_order() {
+    for (text, changes, result) in [
+        ("", &[][..], "preset=default"),
+        (
+            "  preset=leaf  tick='5 s'",
+            &[],
+            "  preset=leaf  tick='5 s'",
+        ),
+        (
+            "",
+            &[("max_wait", "2 s"), ("on_rollback", "wait")],
+            "preset=default on_rollback=wait max_wait='2 s'",
+        ),
+        (
+            "",
+            &[
+                ("worker", "3"),
+                ("epoch", "0"),
+                ("layout", "time:41 worker:10 sequence:12"),
+            ],
+            "layout='time:41 worker:10 sequence:12' epoch=0 worker=3",
+        ),
+        ("  shard='5' preset=leaf", &[("tick", "1s")], ERROR),
+        (
+            "preset=instagram  shard='5'",
+            &[("epoch", "0")],
+            "preset=instagram epoch=0 shard=5",
+        ),
+        (
+            "preset=instagram shard=5 epoch=0",
+            &[("shard", "")],
+            "preset=instagram epoch=0",
+        ),
+        (
+            "preset=instagram shard=5",
+            &[("preset", "")],
+            "preset=default shard=5",
+        ),
+        (
+            "preset=instagram shard=5",
+            &[("preset", "discord"), ("shard", "")],
+            "preset=discord",
+        ),
+        (
+            "preset=discord",
+            &[("b", "1"), ("a", "2")],
+            "preset=discord a=2 b=1",
+        ),
+        (
+            "preset=discord",
+            &[("epoch", "'"), ("tick", "\"x"), ("a", "\\"), ("b", "\n")],
+            "preset=discord epoch='''' tick='\"x' a=\\ b='\n'",
+        ),
+    ] {
+        let edited = edit(text, changes);
+        assert_eq!(
+            edited.as_deref().unwrap_or(ERROR),
+            result,
+            "{text}: {changes:?}"
+        );
+    }
+}
+
+/// Stands for an edit that is refused.
+const ERROR: &str = "error";
+
+#[test]
+fn a_place_belongs_to_a_key() {
+    let text = "preset=discord epoch='2025-01-01Z' a=1";
+    for (at, key) in [
+        (0, "preset"),
+        (14, "preset"),
+        (15, "epoch"),
+        (22, "epoch"),
+        (35, "a"),
+        (37, "a"),
+    ] {
+        assert_eq!(key_at(text, at).as_deref(), Some(key), "{at}");
+    }
+    assert_eq!(key_at(text, text.len()), None);
+    assert_eq!(key_at("", 0), None);
+}
+
+#[test]
+fn no_key_is_the_name_of_a_field() {
+    assert_eq!(check_field_name("shard_2"), Ok(()));
+    let long = "a".repeat(64);
+    for name in ["", "a b", "a=1 tick", "Shard", "é", "2a", "epoch", &long] {
+        assert!(check_field_name(name).is_err(), "{name}");
+    }
+}
+
 /// The texts that the fuzzer found worth keeping, and all presets.
 fn corpus() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/labels");
@@ -1204,6 +1298,28 @@ proptest! {
             let error = LayoutError::Fixed { id: other.get(), field, value, fixed };
             prop_assert_eq!(label.decode(other), Err(error));
         }
+    }
+
+    #[test]
+    fn an_edit_changes_what_it_names(written in any_written(), which: Index, value in "[ -~é\n\t]{1,12}|''") {
+        let before = given(&written.text).unwrap();
+        let key = which.get(&before).0.as_str();
+        let mut expected = before.clone();
+        expected.retain(|(other, _)| other != key);
+        let changed = |value| {
+            let mut pairs = given(&edit(&written.text, &[(key, value)]).unwrap()).unwrap();
+            pairs.sort();
+            pairs
+        };
+        let mut left = expected.clone();
+        if key == "layout" {
+            left.push(("preset".to_string(), "default".to_string()));
+        }
+        left.sort();
+        prop_assert_eq!(changed(""), left);
+        expected.push((key.to_string(), value.clone()));
+        expected.sort();
+        prop_assert_eq!(changed(&value), expected);
     }
 
     #[test]

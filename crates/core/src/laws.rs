@@ -2,7 +2,7 @@
 //! property tests both check it.
 
 use crate::id::{Offset, SnowflakeId, Tick, WorkerId};
-use crate::label::{Label, LabelError};
+use crate::label::{Label, LabelError, edit};
 use crate::layout::{Fields, LayoutError, POSITION_BITS_MAX};
 
 /// # Panics
@@ -12,6 +12,7 @@ pub fn hold(text: &str) {
         Err(error) => says_where(text, &error),
         Ok(label) => {
             prints_as_it_parses(&label);
+            survives_edits(text, &label);
             let mut seed = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
@@ -50,6 +51,30 @@ pub fn prints_as_it_parses(label: &Label) {
     let again = Label::parse(&printed);
     assert_eq!(again.as_ref(), Ok(label), "{printed}");
     assert_eq!(again.map(|it| it.to_string()), Ok(printed));
+}
+
+/// A label whose keys get the values that they have is the same label, and with another start
+/// of the sequence it differs in that only.
+fn survives_edits(text: &str, label: &Label) {
+    let given = edit::given(text).unwrap_or_default();
+    let pairs = given
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    let same = edit::edit(text, &pairs.collect::<Vec<_>>());
+    assert_eq!(
+        same.and_then(|it| Label::parse(&it)).as_ref(),
+        Ok(label),
+        "{text}"
+    );
+    let other = edit::edit(text, &[("sequence_start", "random")]);
+    let other = other.and_then(|it| Label::parse(&it)).map(|it| it.values());
+    let mut values = label.values();
+    for (key, value) in &mut values {
+        if *key == "sequence_start" {
+            *value = "random".to_string();
+        }
+    }
+    assert_eq!(other, Ok(values), "{text}");
 }
 
 /// An ID is taken apart into what it is made of again, or refused for a reason

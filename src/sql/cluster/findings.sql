@@ -61,12 +61,14 @@ WITH answer AS MATERIALIZED (
         (generators->>'clock')::timestamptz AS clock,
         -- Fixed fields may have another value on each server: they are there for that.
         regexp_replace(fields->>'layout', '=[0-9]+', '', 'g') AS layout,
-        (fields->>'epoch')::timestamptz AS epoch, (fields->>'tick')::interval AS tick,
-        fields->>'policy' AS policy,
+        fields->>'epoch' AS epoch, fields->>'tick' AS tick,
+        (SELECT string_agg(format('%s %s', key, value), ', ' ORDER BY key) FROM jsonb_each_text(fields)
+         WHERE key IN ('on_rollback', 'max_rollback', 'max_wait', 'max_borrow', 'max_observe', 'on_exhausted',
+                       'sequence_start', 'pool') AND value IS NOT NULL) AS policy,
         -- Whether IDs carry the worker ID, whatever its field is called. A server without one,
         -- and a generator that has not yet leased its own, do not show it.
         bool_or(fields->>'worker_id' IS NOT NULL OR fields->>'layout' IS NULL OR coalesce(worker_id, -1) < 0
-                OR fields->>'policy' LIKE '%next_worker%') OVER (PARTITION BY name) AS has_worker,
+                OR fields->>'on_rollback' = 'next_worker') OVER (PARTITION BY name) AS has_worker,
         first_value(number) OVER (PARTITION BY name ORDER BY number) AS first_number
     FROM database,
         jsonb_path_query(generators, '$.rows[*] ? (@.generator != null)') AS fields,
@@ -213,12 +215,12 @@ WITH answer AS MATERIALIZED (
     SELECT number, 'error', 'layouts differ', server, first_server,
         format('Generator %s has %s on %s, and %s on %s: both servers may issue equal IDs.',
                name, layout, server, first_layout, first_server),
-        'Give the generator the same label on all servers. Only the values of fixed fields may differ.'
+        'Tell the generator the same on all servers, with snowflake_alter_generator(). Only the values of fixed fields may differ.'
     FROM label WHERE NOT same_layout
     UNION ALL
     SELECT number, 'warning', 'policies differ', server, first_server,
-        format('Generator %s has policy "%s" on %s, and "%s" on %s.', name, policy, server, first_policy, first_server),
-        'IDs stay unique. If this is not intended, give the generator the same label on all servers.'
+        format('Generator %s has %s on %s, and %s on %s.', name, policy, server, first_policy, first_server),
+        'IDs stay unique. If this is not intended, tell the generator the same on all servers, with snowflake_alter_generator().'
     FROM label WHERE policy <> first_policy
     UNION ALL
     SELECT lost.number, CASE WHEN use.name IS NOT NULL OR first.name IS NOT NULL THEN 'error' ELSE 'warning' END,

@@ -41,7 +41,7 @@ SELECT snowflake_create_generator('pg_temp.ids', 'preset=discord');
 DROP SCHEMA "My Schema" CASCADE;
 
 -- The error says what is wrong with a label, where, and what is valid there.
-SELECT snowflake_create_generator('bad', '');
+SELECT snowflake_create_generator('bad', ' ');
 SELECT snowflake_create_generator('bad', 'discord');
 SELECT snowflake_create_generator('bad', 'preset=discrod');
 SELECT snowflake_create_generator('bad', 'max_borrow=0 preset=discord');
@@ -159,7 +159,7 @@ SELECT snowflake_nextval('waiting');
 SELECT * FROM snowflake_nextval_batch(2, 'waiting');
 SELECT snowflake_advance('waiting', now());
 SELECT snowflake_timestamp(33554432, 'waiting');
-SELECT problem, policy FROM snowflake_generators WHERE generator = 'waiting'::regclass;
+SELECT problem, on_rollback, max_wait FROM snowflake_generators WHERE generator = 'waiting'::regclass;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=default on_rollback=next_worker$$;
 SELECT snowflake_nextval('waiting');
 SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=worker_queue epoch='2025-01-01 00:00:00+00' on_rollback=wait$$;
@@ -170,7 +170,7 @@ DROP SEQUENCE waiting;
 CREATE FUNCTION issues(label text) RETURNS TABLE (positive boolean, policy text) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM snowflake_create_generator('policies', label);
-    RETURN QUERY SELECT min(id) > 0, (SELECT g.policy FROM snowflake_generators AS g WHERE generator = 'policies'::regclass)
+    RETURN QUERY SELECT min(id) > 0, (SELECT concat_ws(', ', on_rollback, max_rollback, max_wait, max_borrow, on_exhausted, sequence_start) FROM snowflake_generators AS g WHERE generator = 'policies'::regclass)
         FROM snowflake_nextval_batch(3, 'policies') AS id;
     DROP SEQUENCE policies;
 END $$;
@@ -317,7 +317,8 @@ INSERT INTO orders (item) VALUES ('four');
 
 -- The view and the statistics show these values.
 \x
-SELECT generator, worker_id, ids_per_second, ends_at, problem, layout, epoch, tick, policy
+SELECT generator, worker_id, ids_per_second, ends_at, problem, layout, epoch, tick,
+    on_rollback, max_rollback, max_wait, max_borrow, on_exhausted, sequence_start
 FROM snowflake_generators ORDER BY generator::text COLLATE "C";
 \x
 SELECT generator, last_id_at IS NOT NULL AS last_id, reserved_until IS NOT NULL AS reserved

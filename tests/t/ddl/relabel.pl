@@ -139,7 +139,7 @@ my @allowed = (
 	[ 'a wider time', label(41, '2021-01-01 00:00:00+00') ],
 	[ 'an epoch that is 1 ms earlier', label(41, '2020-12-31 23:59:59.999+00') ],
 	[ 'an epoch that is a year earlier', label(41, '2020-01-01 00:00:00+00') ],
-	[ 'both', label(41, '2019-01-01 00:00:00+00', q{max_rollback='3 d'}) ]);
+	[ 'twice', label(41, '2019-01-01 00:00:00+00', q{max_rollback='3 d'}) ]);
 for my $case (@allowed)
 {
 	my ($what, $label) = @$case;
@@ -245,6 +245,17 @@ $admin->query_safe('ROLLBACK');
 is($third->query(''), '', 'the second after a rollback of the first');
 is(label_of('held'), label(40, '2017-07-01 00:00:00+00'), 'is in force');
 fits(draw($_, 'held'), 'held', 'for all') for $admin, $other, $third;
+
+# Arguments of two sessions at once: the second changes the label that the first has made.
+create_generator($node, 'twice', 'preset=default');
+$admin->query_safe(q{BEGIN; COMMENT ON SEQUENCE twice IS 'locked'});
+is((error_of($node, q{SET lock_timeout = '9 s'; SET ROLE bob; SELECT snowflake_alter_generator('twice', max_rollback => '3 d')}))[0],
+	'42501', 'who is not the owner waits for no lock');
+send_to($third, q{SELECT snowflake_alter_generator('twice', max_rollback => '2 d')});
+wait_for_lock($node, 'SELECT snowflake_alter%2 d%');
+$admin->query_safe(q{SELECT snowflake_alter_generator('twice', on_exhausted => 'error'); COMMIT});
+is($third->query(''), '', 'the second of two alterations');
+is(label_of('twice'), q{preset=default max_rollback='2 d' on_exhausted=error}, 'keeps what the first has changed');
 
 # A change is prepared, and committed in another life of the server.
 $admin->query_safe('BEGIN; ' . relabel('held', label(40, '2016-01-01 00:00:00+00')) . q{; PREPARE TRANSACTION 'p'});

@@ -99,7 +99,7 @@ start_with_clock($node, 0);
 my %preset_of = (orders => 'shardingsphere on_rollback=continue', photos => 'instagram shard=5', messages => 'sonyflake', waits => 'twitter on_rollback=wait max_wait=\'2 s\'');
 my @tables = ('events', sort keys %preset_of);
 my $stays = q{SELECT objname, label FROM pg_seclabels WHERE provider = 'snowflake_id' ORDER BY objname COLLATE "C";
-	SELECT generator, worker_id, ends_at, layout, policy, problem FROM snowflake_generators ORDER BY generator::text COLLATE "C";
+	SELECT generator, worker_id, ends_at, layout, on_rollback, max_wait, problem FROM snowflake_generators ORDER BY generator::text COLLATE "C";
 	SELECT attname, pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
 		WHERE adrelid::regclass::text IN ('events', 'orders', 'photos') ORDER BY adrelid::regclass::text COLLATE "C", attnum};
 my $look = "$stays; SELECT * FROM _snowflake.pools ORDER BY name; SELECT state -> 'era' FROM _snowflake.state; SELECT worker_id FROM _snowflake.leases ORDER BY worker_id";

@@ -256,7 +256,10 @@ my @shown = (
 	q{snowflake_encode_as(now(), jsonb_build_object(repeat('é', 3000), 'a'), 'preset=twitter')},
 	q{snowflake_nextval_with(jsonb_build_object(repeat('é', 3000), 1))}, q{snowflake_decode_as(1, repeat('é', 7000))},
 	q{snowflake_decode_as(1, 'preset=' || repeat('é', 7000))}, q{snowflake_decode_as(1, 'preset=twitter ' || repeat('é', 5000) || '=1')},
-	q{snowflake_decode_as(1, 'layout=''' || repeat('é', 5000) || ':4''')});
+	q{snowflake_decode_as(1, 'layout=''' || repeat('é', 5000) || ':4''')},
+	q{snowflake_create_generator('lure.new', layout => repeat('é', 5000), epoch => '0')},
+	q{snowflake_create_generator('lure.new', fields => jsonb_build_object(repeat('é', 3000), 1))},
+	q{snowflake_create_generator('lure.new', fields => jsonb_build_object('shard', repeat('é', 3000)))});
 @rows = probe('stranger', $generator, map { "SELECT $_" } @shown);
 for my $at (0 .. $#shown)
 {

@@ -219,14 +219,8 @@ pub fn fields(text: Text<'_>) -> Result<Vec<FieldText<'_>>, LabelError> {
 /// The help for fields that are not well formed.
 pub const FIELD_FORM: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
 
-fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, LabelError> {
-    if word.text.contains(',') {
-        return word.error(&format!("{word} has a comma"), FIELD_FORM);
-    }
-    let (name, rest) = word.split_before(|c| c == ':');
-    let Some(rest) = rest.after(':') else {
-        return word.error(&format!("{word} is not a field"), FIELD_FORM);
-    };
+/// Refuses a name that no field can have.
+pub fn check_name(name: Text<'_>) -> Result<(), LabelError> {
     let of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !name.text.starts_with(|c: char| c.is_ascii_lowercase())
         || !name.text.chars().all(of_name)
@@ -235,15 +229,27 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
         let allowed = format!(
             "Names have up to {NAME_MAX} lower-case letters, digits and underscores, and begin with a letter."
         );
-        return word.error(&format!("field name {name} is not valid"), &allowed);
+        return name.error(&format!("field name {name} is not valid"), &allowed);
     }
     if KEYS.contains(&name.text) {
         let keys = list(&KEYS, "and");
-        return word.error(
+        return name.error(
             &format!("a field cannot be called {name}"),
             &format!("These names have a meaning of their own: {keys}."),
         );
     }
+    Ok(())
+}
+
+fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, LabelError> {
+    if word.text.contains(',') {
+        return word.error(&format!("{word} has a comma"), FIELD_FORM);
+    }
+    let (name, rest) = word.split_before(|c| c == ':');
+    let Some(rest) = rest.after(':') else {
+        return word.error(&format!("{word} is not a field"), FIELD_FORM);
+    };
+    check_name(name)?;
     if before.iter().any(|field| field.name.text == name.text) {
         return word.error(
             &format!("field \"{}\" is given twice", name.text),

@@ -17,8 +17,8 @@
 //! A printed label gives every key that has a value, so that it keeps its meaning if the
 //! defaults change; parsing a printed label gives the same label.
 //!
-//! `grammar` takes texts apart, `values` reads and writes the values of the keys,
-//! `rules` has the defaults and finds contradictions.
+//! `grammar` takes texts apart, [`edit`] gives keys of a text other values, `values` reads
+//! and writes the values of the keys, `rules` has the defaults and finds contradictions.
 
 use std::fmt;
 
@@ -28,6 +28,7 @@ use super::id::{Millis, SnowflakeId, Stamp, Tick};
 use super::layout::{FieldRole, Fields, Layout, LayoutError, POSITION_BITS_MAX, in_range};
 use super::policy::OnRollback;
 
+pub mod edit;
 mod grammar;
 mod rules;
 mod values;
@@ -143,25 +144,33 @@ impl Label {
         fields.collect::<Vec<_>>().join(" ")
     }
 
-    pub fn policy_text(&self) -> String {
+    /// The values in force, by key, without those that have no meaning.
+    pub fn values(&self) -> Vec<(&'static str, String)> {
         let policy = &self.generator.policy;
-        let mut pairs = vec![
-            pair("on_rollback", on_rollback_text(policy.on_rollback)),
-            pair("max_rollback", &as_set(policy.max_rollback)),
-            pair("max_wait", &as_set(policy.max_wait)),
-            pair("max_borrow", &as_set(self.max_borrow)),
-            pair("on_exhausted", on_exhausted_text(policy.on_exhausted)),
-            pair("sequence_start", &start_text(policy.sequence_start)),
+        let mut values = vec![
+            ("layout", self.layout_text()),
+            ("epoch", timestamp_text(self.layout.epoch())),
+            ("tick", as_set(self.layout.tick())),
+            (
+                "on_rollback",
+                on_rollback_text(policy.on_rollback).to_string(),
+            ),
+            ("max_rollback", as_set(policy.max_rollback)),
+            ("max_wait", as_set(policy.max_wait)),
+            ("max_borrow", as_set(self.max_borrow)),
+            (
+                "on_exhausted",
+                on_exhausted_text(policy.on_exhausted).to_string(),
+            ),
+            ("sequence_start", start_text(policy.sequence_start)),
         ];
-        let max_observe = policy
-            .max_observe
-            .map(|it| pair("max_observe", &as_set(it)));
-        pairs.splice(4..4, max_observe);
+        let max_observe = policy.max_observe.map(|it| ("max_observe", as_set(it)));
+        values.splice(7..7, max_observe);
         if policy.on_rollback == OnRollback::NextWorker {
-            pairs.push(pair("pool", &self.pool));
+            values.push(("pool", self.pool.clone()));
         }
-        pairs.retain(|pair| policy.on_rollback.waits() || !pair.starts_with("max_wait="));
-        pairs.join(" ")
+        values.retain(|(key, _)| policy.on_rollback.waits() || *key != "max_wait");
+        values
     }
 
     /// Takes an ID apart. Fails with [`LayoutError::NotAnId`] and
@@ -266,17 +275,16 @@ impl Field {
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layout = pair("layout", &self.layout_text());
-        let epoch = pair("epoch", &timestamp_text(self.layout.epoch()));
-        let tick = pair("tick", &as_set(self.layout.tick()));
-        write!(f, "{layout} {epoch} {tick} {}", self.policy_text())
+        let values = self.values();
+        let texts = values.iter().map(|(key, value)| pair(key, value));
+        f.write_str(&texts.collect::<Vec<_>>().join(" "))
     }
 }
 
 /// A pair as a label writes it.
 fn pair(key: &str, value: &str) -> String {
     let is_bare = |c: char| c.is_ascii_graphic() && !"'\"".contains(c);
-    match value.chars().all(is_bare) {
+    match !value.is_empty() && value.chars().all(is_bare) {
         true => format!("{key}={value}"),
         false => format!("{key}='{}'", value.replace('\'', "''")),
     }

@@ -30,8 +30,9 @@ impl Label {
     /// wrong.
     pub fn parse(text: &str) -> Result<Self, LabelError> {
         if text.len() > TEXT_MAX {
-            return Text { text, at: 0 }.error(
-                &format!("it has {} bytes", text.len()),
+            let at = text.len();
+            return Text { text, at }.error(
+                &format!("it has {at} bytes"),
                 &format!("It can have up to {TEXT_MAX}."),
             );
         }

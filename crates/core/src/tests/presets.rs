@@ -594,15 +594,19 @@ fn the_page_of_presets_is_right() {
             Odd => assert!(row.contains("odd") || row.contains("mode"), "{row}"),
         }
     }
-    // The labels that issue IDs now: all presets, each with what it needs and no more.
+    // The arguments that issue IDs now: all presets, each with what it needs and no more.
     let (_, now) = page.split_once("## What issues IDs now").unwrap();
     let (now, _) = now.split_once("## Differences").unwrap();
-    let labels = now.lines().filter(|line| line.starts_with("preset="));
+    let lines = now.lines().filter(|line| line.starts_with("preset => "));
     let mut names = vec![];
-    for text in labels {
+    for line in lines {
+        let text = line
+            .replace("fields => '{\"mode\": ", "mode='")
+            .replace('}', "");
+        let text = &text.replace(" => ", "=").replace("', ", "' ");
         let label = label(text);
         assert_eq!(label.check_generates(), Ok(()), "{text}");
-        let name = text.split(['=', ' ']).nth(1).unwrap();
+        let name = line.split('\'').nth(1).unwrap();
         names.push(name);
         let bare = label_with_epoch(name);
         let has = |key: &str| text.contains(&format!(" {key}="));
