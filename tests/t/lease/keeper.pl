@@ -48,7 +48,7 @@ sub take
 	my ($node, $count) = @_;
 	my @ids = ids($node, $count // 50);
 	push @all, \@ids;
-	return $node->safe_psql('postgres', "SELECT snowflake_worker_id($ids[-1])");
+	return $node->safe_psql('postgres', "SELECT (snowflake_decode($ids[-1])).worker_id");
 }
 
 # Returns a column of snowflake_worker.
