@@ -57,8 +57,8 @@ GRANT EXECUTE ON FUNCTION
     snowflake_set_defaults(regnamespace, regclass)
 TO PUBLIC;
 
--- It reads view snowflake_pools with the rights of its caller.
-GRANT EXECUTE ON FUNCTION snowflake_pool_calls() TO PUBLIC;
+-- They read views with the rights of their caller.
+GRANT EXECUTE ON FUNCTION snowflake_pool_calls(), snowflake_status() TO PUBLIC;
 
 -- Functions that those above call, or that views and the library call for a session. Each
 -- does what its caller may do. The planner needs no grant for its support function.

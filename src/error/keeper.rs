@@ -45,19 +45,23 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
         .hint(format!("{hint} IDs are issued as soon as it has one."))
 }
 
+/// What is in the way, for a caller, and since when.
+pub fn failure(obstacle: &ShownFailure) -> String {
+    let (since, why) = (display(obstacle.since), seen_by_caller(obstacle));
+    format!("There is trouble since {since}: {why}")
+}
+
 /// What is in the way, for a caller: the address of the registry is for those who see it
 /// in the view.
-pub fn failure(obstacle: &ShownFailure) -> String {
+pub fn seen_by_caller(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    let why = if obstacle.is_refusal || sees_all {
-        obstacle.text.get()
-    } else {
-        "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
-            .to_string()
-    };
-    format!("There is trouble since {}: {why}", display(obstacle.since))
+    if obstacle.is_refusal || sees_all {
+        return obstacle.text.get();
+    }
+    "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
+        .to_string()
 }
 
 /// The fixed worker ID is another server's.
