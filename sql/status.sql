@@ -11,6 +11,9 @@ CREATE FUNCTION _snowflake.library(
     OUT failing_since timestamptz, OUT failure text, OUT jumped interval)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
+-- The names in these two are bound when they are made, under a path that holds no object of others.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- A duration in words.
 CREATE FUNCTION _snowflake.lasting(duration interval) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -30,8 +33,11 @@ BEGIN ATOMIC
     SELECT format('for %s (since %s)', _snowflake.lasting(clock_timestamp() - at), date_trunc('second', at));
 END;
 
+SET LOCAL search_path = @extschema@, pg_temp;
+
 CREATE FUNCTION snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text) RETURNS SETOF record
     LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     is_standby constant boolean := pg_is_in_recovery();
@@ -95,7 +101,7 @@ BEGIN
         UNION ALL
         SELECT 4, CASE WHEN r.is_fine THEN 'ok' WHEN has_time THEN 'warning' ELSE 'critical' END, 'registry',
             CASE WHEN NOT library.keeper_runs THEN 'The keeper does not run, the background worker that asks the registry.'
-                WHEN library.failing_since IS NOT NULL THEN format('The registry has not given what this server asks for %s: %s',
+                WHEN library.failing_since IS NOT NULL THEN format('The registry refuses, or cannot be reached, %s: %s',
                     _snowflake.since(library.failing_since), library.failure)
                 WHEN worker.last_contact IS NULL THEN 'The registry has not answered yet.'
                 ELSE format('The registry answered %s ago.', _snowflake.lasting(clock_timestamp() - worker.last_contact)) END,
@@ -111,7 +117,7 @@ BEGIN
                     _snowflake.lasting(library.jumped))
                 WHEN s.largest IS NULL THEN 'The wall clock runs without a jump.'
                 ELSE format('The wall clock was set back by up to %s since %s.',
-                    CASE WHEN s.largest < '2 s' THEN floor(extract(epoch FROM s.largest) * 1000) || ' ms'
+                    CASE WHEN s.largest < '2 s' THEN floor(date_part('epoch', s.largest) * 1000) || ' ms'
                         ELSE _snowflake.lasting(s.largest) END,
                     date_trunc('second', s.reset)) END,
             CASE WHEN library.jumped IS NOT NULL THEN 'Set the clock right; IDs then resume by themselves. '
@@ -146,10 +152,9 @@ BEGIN
                 AND g.ends_at >= clock_timestamp() + interval '1 year') AS c (seen, hidden, lead)
         WHERE c.seen + c.hidden > 0
         UNION ALL
-        SELECT 11, 'warning', 'horizon', format('%s of role %s holds back snowflake_horizon(%L) %s.',
-                CASE WHEN h.pid IS NULL THEN format('Prepared transaction %L', h.gid)
-                    ELSE format('Process %s (%s)', h.pid, coalesce(h.state, 'state not shown')) END,
-                h.usename, h.generator, _snowflake.since(h.since)),
+        SELECT 11, 'warning', 'horizon', format('A transaction holds back a horizon, that of %s, %s: %s of role %s%s.',
+                h.generator, _snowflake.since(h.since), coalesce('process ' || h.pid, 'prepared transaction ' || h.gid),
+                h.usename, coalesce(', ' || h.state, '')),
             CASE WHEN h.pid IS NULL THEN format('End it: COMMIT PREPARED %L, or ROLLBACK PREPARED %L.', h.gid, h.gid)
                 ELSE format('End its transaction, if need be by SELECT pg_terminate_backend(%s).', h.pid) END
         FROM @extschema@.snowflake_horizon_holders AS h WHERE h.held_for > '5 minutes')

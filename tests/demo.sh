@@ -264,6 +264,9 @@ printf -- '-- What the second shard says about its clock:\n'
 sql shard2 -c "SELECT generator, issued, clock_rollbacks, largest_rollback, refusals FROM pg_stat_snowflake
     WHERE generator = 'snowflake_default'::regclass"
 
+printf -- '-- And what matters on the server that has taken over, for who has to act:\n'
+sql standby3 -c 'SELECT * FROM snowflake_status()'
+
 step 6 "a page of what was measured"
 # The times are seconds of the load.
 sql shard1 -c "COPY (SELECT server, id, (snowflake_decode(id)).worker_id,

@@ -19,11 +19,22 @@ sub status
 	return (join(' ', map { $_->[1] =~ /^(\w+)/ } @rows), map { @$_ } @rows);
 }
 
-# The states, and what one row says.
+# The first table of the page about operations, which has more about each row.
+my ($table) = slurp_file("$FindBin::RealBin/../../../docs/operations.md") =~ /^## What you see and what to do\n(.*?)^## /ms;
+
+# The states, and what one row says. What is wrong is on the page: the first words of the
+# text, as far as there is no value among them. A problem is the text of an error.
 sub says
 {
 	my ($node, $what, $states, $item, $row, $role) = @_;
 	my ($found, %row) = status($node, $role);
+	for my $detail (map { /^(?:critical|warning)\|(.*)\|/ } $row{$item} // '')
+	{
+		next if $item =~ /generator/ && $detail !~ /^It|^The/;
+		my ($part) = grep { length >= 15 }
+		  map { s/^ ?(?:(?:day|hour|minute|second)s?)? | (?:of|on|in|by|for|has|version)? ?$//gr } split /[^A-Za-z ]+/, $detail;
+		ok(index($table, $part) >= 0, "$what: the page says more about '$part'");
+	}
 	is($found, $states, "$what: what is wrong comes first");
 	like($row{$item} // '(none)', $row, "$what: row $item");
 	return %row;
@@ -64,8 +75,8 @@ my $holder = session($node);
 $holder->query_safe('BEGIN; SELECT snowflake_nextval()');
 set_clock($node, 400);
 says($node, 'a long transaction', 'warning ok ok ok ok', 'horizon',
-	qr/^warning\|Process \d+ \(idle in transaction\) of role \S+ holds back .* for 6 minutes \(since .*\|End its transaction, if need be by SELECT pg_terminate_backend/);
-says($node, 'as a role without rights', 'warning ok ok ok ok', 'horizon', qr/^warning\|Process \d+ \(state not shown\)/, 'nobody');
+	qr/^warning\|A transaction holds back a horizon, that of public\.snowflake_default, for 6 minutes \(since .*\): process \d+ of role \S+, idle in transaction\.\|End its transaction, if need be by SELECT pg_terminate_backend/);
+says($node, 'as a role without rights', 'warning ok ok ok ok', 'horizon', qr/^warning\|A transaction .* of role \S+\.\|End/, 'nobody');
 $holder->query_safe('COMMIT');
 says($node, 'it has ended', 'ok ok ok ok', 'generators', qr/^ok/);
 
@@ -141,14 +152,14 @@ says($spare, 'a standby of it', 'ok ok ok', 'standby', qr/^ok\|.* Once promoted,
 $spare->promote;
 wait_until('no worker ID is free', sub { my ($all, %now) = status($spare); return $now{registry} =~ /All worker IDs of the pool/; });
 %row = says($spare, 'no worker ID is free', 'critical critical critical ok ok', 'registry',
-	qr/^critical\|The registry has not given .* \(since .*\): All worker IDs of the pool belong to other servers\.\|Remove the cause/, 'nobody');
+	qr/^critical\|The registry refuses, or cannot be reached, for .* \(since .*\): All worker IDs of the pool belong to other servers\.\|Remove the cause/, 'nobody');
 like($row{'worker ID'}, qr/^critical\|This server issues no IDs: the registry has given it no worker ID of pool "default"\.\|Do what the row "registry" says\.$/, 'so no IDs');
 $spare->stop;
 
 $registry->stop('immediate');
 wait_until('the registry is missed', sub { my ($all, %now) = status($leasing); return $now{registry} !~ /^ok/; });
 %row = says($leasing, 'the registry is stopped', 'warning warning ok ok ok ok', 'registry',
-	qr/^warning\|The registry has not given .* for \d seconds? \(since .*\): Could not connect: .*\|Remove the cause/);
+	qr/^warning\|The registry refuses, or cannot be reached, for \d seconds? \(since .*\): Could not connect: .*\|Remove the cause/);
 like($row{lease}, qr/^warning\|If the registry does not answer, IDs are issued until .*\|Do what the row "registry" says\.$/, 'IDs are issued still');
 wait_until('the lease has expired', sub { my ($all, %now) = status($leasing); return $now{lease} =~ /^critical/; });
 %row = says($leasing, 'the lease has expired', 'critical critical ok ok ok ok', 'registry', qr/^critical\|.*: The registry cannot be asked; members of pg_monitor/, 'nobody');
