@@ -8,7 +8,7 @@
 -- give what this server asks for, and by how much the wall clock has jumped too far.
 CREATE FUNCTION _snowflake.library(
     OUT version text, OUT is_loaded boolean, OUT keeper_runs boolean,
-    OUT failing_since timestamptz, OUT failure text, OUT jumped interval)
+    OUT failing_since timestamptz, OUT failure text, OUT remedy text, OUT jumped interval)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
 -- The names in these two are bound when they are made, under a path that holds no object of others.
@@ -107,7 +107,7 @@ BEGIN
                 ELSE format('The registry answered %s ago.', _snowflake.lasting(clock_timestamp() - worker.last_contact)) END,
             CASE WHEN NOT library.keeper_runs
                 THEN 'The server log says why. If no background worker was left, raise max_worker_processes, and restart the server.'
-                WHEN NOT r.is_fine THEN 'Remove the cause, which the detail names; IDs then resume by themselves.' END
+                WHEN NOT r.is_fine THEN coalesce(nullif(library.remedy, '') || ' ', '') || 'IDs resume by themselves.' END
         FROM (SELECT library.keeper_runs AND library.failing_since IS NULL AND worker.last_contact IS NOT NULL) AS r (is_fine)
         WHERE worker.pool IS NOT NULL AND NOT is_standby
         UNION ALL

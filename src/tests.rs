@@ -217,7 +217,10 @@ mod tests {
 
     #[pg_test]
     fn the_worker_id_is_the_setting() {
-        assert_eq!(one("SELECT (snowflake_decode(snowflake_nextval())).worker_id"), 5);
+        assert_eq!(
+            one("SELECT (snowflake_decode(snowflake_nextval())).worker_id"),
+            5
+        );
     }
 
     #[pg_test]

@@ -33,7 +33,10 @@ c_function!(snowflake_internal_library, |call| {
         shared.is_some(),
         shared.map(shmem::Shared::has_keeper),
         failure.as_ref().map(|it| time::to_datum(it.since)),
-        failure.map(|it| DatabaseText(error::keeper::seen_by_caller(&it))),
+        failure
+            .as_ref()
+            .map(|it| DatabaseText(error::keeper::seen_by_caller(it))),
+        failure.map(|it| DatabaseText(it.remedy.get())),
         jumped.filter(|by| *by > limit).map(time::interval),
     ]))
 });

@@ -147,19 +147,21 @@ $leasing->backup('copy');
 my $spare = PostgreSQL::Test::Cluster->new('spare');
 $spare->init_from_backup($leasing, 'copy', has_streaming => 1);
 $spare->start;
+is($spare->safe_psql('postgres', 'SELECT count(*) FROM snowflake_generators WHERE problem ~ $$The server is a standby. It asks the registry$$'), 1,
+	'its generators say that it is a standby');
 says($spare, 'a standby of it', 'ok ok ok', 'standby', qr/^ok\|.* Once promoted, it asks the registry for a worker ID of pool "default"\.\|$/);
 # The pool has no second worker ID.
 $spare->promote;
 wait_until('no worker ID is free', sub { my ($all, %now) = status($spare); return $now{registry} =~ /All worker IDs of the pool/; });
 %row = says($spare, 'no worker ID is free', 'critical critical critical ok ok', 'registry',
-	qr/^critical\|The registry refuses, or cannot be reached, for .* \(since .*\): All worker IDs of the pool belong to other servers\.\|Remove the cause/, 'nobody');
+	qr/^critical\|The registry refuses, or cannot be reached, for .* \(since .*\): All worker IDs of the pool belong to other servers\.\|View snowflake_workers of the registry shows .* IDs resume by themselves\.$/, 'nobody');
 like($row{'worker ID'}, qr/^critical\|This server issues no IDs: the registry has given it no worker ID of pool "default"\.\|Do what the row "registry" says\.$/, 'so no IDs');
 $spare->stop;
 
 $registry->stop('immediate');
 wait_until('the registry is missed', sub { my ($all, %now) = status($leasing); return $now{registry} !~ /^ok/; });
 %row = says($leasing, 'the registry is stopped', 'warning warning ok ok ok ok', 'registry',
-	qr/^warning\|The registry refuses, or cannot be reached, for \d seconds? \(since .*\): Could not connect: .*\|Remove the cause/);
+	qr/^warning\|The registry refuses, or cannot be reached, for \d seconds? \(since .*\): Could not connect: .*\|Check that the registry runs .* IDs resume by themselves\.$/);
 like($row{lease}, qr/^warning\|If the registry does not answer, IDs are issued until .*\|Do what the row "registry" says\.$/, 'IDs are issued still');
 wait_until('the lease has expired', sub { my ($all, %now) = status($leasing); return $now{lease} =~ /^critical/; });
 %row = says($leasing, 'the lease has expired', 'critical critical ok ok ok ok', 'registry', qr/^critical\|.*: The registry cannot be asked; members of pg_monitor/, 'nobody');
