@@ -125,14 +125,14 @@ DECLARE
     at timestamptz;
     least_id bigint;
 BEGIN
-    SELECT g.epoch::timestamptz, g.tick::interval, g.worker_id INTO it FROM @extschema@.snowflake_generators() AS g
+    SELECT g.epoch::timestamptz, g.tick::interval, g.worker_id INTO it FROM @extschema@.snowflake_generators AS g
     WHERE g.generator = backfill_layout.generator;
     since := it.epoch;
     own_worker_id := it.worker_id;
     at := it.epoch + it.tick * 1.5;
     least_id := @extschema@.snowflake_min_id(at, generator);
     per_tick := @extschema@.snowflake_min_id(at + it.tick, generator) - least_id;
-    numbers := coalesce(@extschema@.snowflake_sequence(@extschema@.snowflake_max_id(at, generator), generator), 0) + 1;
+    numbers := coalesce((@extschema@.snowflake_decode(@extschema@.snowflake_max_id(at, generator), generator)).sequence, 0) + 1;
     first := @extschema@.snowflake_encode(at, worker_id, 0, generator) - least_id / per_tick * per_tick;
     per_number := CASE WHEN numbers > 1 THEN
         @extschema@.snowflake_encode(at, worker_id, 1, generator) - @extschema@.snowflake_encode(at, worker_id, 0, generator)
@@ -159,7 +159,7 @@ BEGIN
         RETURN;
     END IF;
     layout := _snowflake_convert.backfill_layout(ids.source, worker_id);
-    IF worker_id IN (layout.own_worker_id, (SELECT w.worker_id FROM @extschema@.snowflake_worker() AS w)) THEN
+    IF worker_id IN (layout.own_worker_id, (SELECT w.worker_id FROM @extschema@.snowflake_worker AS w)) THEN
         RETURN NEXT format('worker ID %s is that of this server: old rows need one that no server has, or has had', worker_id);
     END IF;
     -- A server elsewhere may have it all the same: only the caller can know.

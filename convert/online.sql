@@ -552,7 +552,7 @@ AS $$
     WHERE set_default AND g.sorted AND g.next_id <= 2147483647
     UNION ALL
     SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
-    FROM @extschema@.snowflake_generators() AS g
+    FROM @extschema@.snowflake_generators AS g
     WHERE set_default AND g.problem IS NOT NULL
       AND g.generator = coalesce(online_obstacles.generator, '@extschema@.snowflake_default'::regclass)
     UNION ALL

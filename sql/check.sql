@@ -95,7 +95,7 @@ DECLARE
     -- place that names its result.
     query text := format($query$
 SELECT k.kind,
-    CASE WHEN k.kind IN ('fine', 'future') THEN %6$s.snowflake_worker_id%4$s(i.id%5$s) END,
+    CASE WHEN k.kind IN ('fine', 'future') THEN (%6$s.snowflake_decode%4$s(i.id%5$s)).worker_id END,
     CASE WHEN k.kind = 'fine' THEN (i.at AT TIME ZONE 'UTC')::date END,
     count(*), min(i.id), max(i.id), min(i.at), max(i.at)
 FROM (SELECT t.%2$I::bigint AS id,
@@ -276,7 +276,7 @@ BEGIN
 
     arguments := coalesce(', ' || nullif(whose, ''), '');
     instant := format('_snowflake.instant_or_null%s(%I%s)', suffix, it.attname, arguments);
-    worker := format('%s.snowflake_worker_id%s(%I%s)', '@extschema@', suffix, it.attname, arguments);
+    worker := format('(%s.snowflake_decode%s(%I%s)).worker_id', '@extschema@', suffix, it.attname, arguments);
     rows_where := format('The rows: SELECT * FROM %s WHERE ', table_name);
     is_no_small := CASE WHEN limits.greatest_small > 0
         THEN format('%I NOT BETWEEN 0 AND %s AND ', it.attname, limits.greatest_small) ELSE '' END;

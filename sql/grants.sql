@@ -27,9 +27,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_currval(), snowflake_currval(regclass),
     snowflake_horizon(), snowflake_horizon(regclass),
     snowflake_nextval(), snowflake_nextval(regclass),
-    snowflake_nextval_after(bigint), snowflake_nextval_after(bigint, regclass),
     snowflake_nextval_batch(integer), snowflake_nextval_batch(integer, regclass),
-    snowflake_nextval_batch_with(integer, jsonb), snowflake_nextval_batch_with(integer, jsonb, regclass),
     snowflake_nextval_block(integer), snowflake_nextval_block(integer, regclass),
     snowflake_nextval_with(jsonb), snowflake_nextval_with(jsonb, regclass),
     snowflake_observe(bigint), snowflake_observe(bigint, regclass),
@@ -41,15 +39,13 @@ GRANT EXECUTE ON FUNCTION
     snowflake_decode(bigint), snowflake_decode(bigint, regclass), snowflake_decode_as(bigint, text),
     snowflake_encode(timestamptz, bigint, bigint), snowflake_encode(timestamptz, bigint, bigint, regclass),
     snowflake_encode_as(timestamptz, bigint, bigint, text), snowflake_encode_as(timestamptz, jsonb, text),
-    snowflake_explain(bigint), snowflake_explain(bigint, regclass), snowflake_explain_as(bigint, text),
+    snowflake_explain(bigint), snowflake_explain(bigint, regclass),
     snowflake_from_text(text, text),
-    snowflake_mask(bigint, bytea), snowflake_mask_text(bigint, bytea, integer), snowflake_mask_version(text),
+    snowflake_mask(bigint, bytea), snowflake_mask_text(bigint, bytea, integer),
     snowflake_max_id(timestamptz), snowflake_max_id(timestamptz, regclass), snowflake_max_id_as(timestamptz, text),
     snowflake_min_id(timestamptz), snowflake_min_id(timestamptz, regclass), snowflake_min_id_as(timestamptz, text),
-    snowflake_sequence(bigint), snowflake_sequence(bigint, regclass), snowflake_sequence_as(bigint, text),
-    snowflake_timestamp(bigint), snowflake_timestamp(bigint, regclass), snowflake_timestamp_as(bigint, text),
-    snowflake_to_text(bigint, text), snowflake_unmask(bigint, bytea), snowflake_unmask_text(text, bytea[]),
-    snowflake_worker_id(bigint), snowflake_worker_id(bigint, regclass), snowflake_worker_id_as(bigint, text)
+    snowflake_timestamp(bigint), snowflake_timestamp(bigint, regclass),
+    snowflake_to_text(bigint, text), snowflake_unmask(bigint, bytea), snowflake_unmask_text(text, bytea[])
 TO PUBLIC;
 
 -- Generators, and what tables take: who owns them may change them.
@@ -62,11 +58,8 @@ GRANT EXECUTE ON FUNCTION
     snowflake_set_defaults(regnamespace, regclass)
 TO PUBLIC;
 
--- The functions of the views that PUBLIC may read; they show what the reader may see.
-GRANT EXECUTE ON FUNCTION pg_stat_snowflake(), snowflake_generators(), snowflake_presets(), snowflake_worker() TO PUBLIC;
-
--- It reads view snowflake_pools with the rights of its caller.
-GRANT EXECUTE ON FUNCTION snowflake_pool_calls() TO PUBLIC;
+-- They read views with the rights of their caller.
+GRANT EXECUTE ON FUNCTION snowflake_pool_calls(), snowflake_status() TO PUBLIC;
 
 -- Functions that those above call, or that views and the library call for a session. Each
 -- does what its caller may do. A name without arguments is that of one function.

@@ -61,14 +61,6 @@ CREATE FUNCTION snowflake_observe(id bigint, generator regclass) RETURNS void
 COMMENT ON FUNCTION snowflake_observe(bigint, regclass) IS
     'makes all further IDs of a generator on this server greater than an ID that came from another server';
 
-CREATE FUNCTION snowflake_nextval_after(id bigint) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_nextval_after';
-COMMENT ON FUNCTION snowflake_nextval_after(bigint) IS 'next ID of the default generator, greater than an ID that came from another server';
-
-CREATE FUNCTION snowflake_nextval_after(id bigint, generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_nextval_after';
-COMMENT ON FUNCTION snowflake_nextval_after(bigint, regclass) IS 'next ID of a generator, greater than an ID that came from another server';
-
 -- These functions are for generators whose label leaves fields to the caller. The
 -- caller chooses the values of these fields; IDs are unique whatever the values are.
 
@@ -80,16 +72,6 @@ CREATE FUNCTION snowflake_nextval_with(fields jsonb, generator regclass) RETURNS
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_nextval_with';
 COMMENT ON FUNCTION snowflake_nextval_with(jsonb, regclass) IS
     'next ID of a generator, with the fields that its label leaves to the caller, such as {"tenant": 42}';
-
-CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb) RETURNS SETOF bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000 AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with';
-COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb) IS
-    'the next 1 to 100,000 IDs of the default generator, which leaves no fields to the caller';
-
-CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb, generator regclass) RETURNS SETOF bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000 AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with';
-COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb, regclass) IS
-    'the next 1 to 100,000 IDs of a generator, all with the same fields of the caller';
 
 CREATE FUNCTION snowflake_currval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_currval';
@@ -135,36 +117,6 @@ COMMENT ON FUNCTION snowflake_timestamp(bigint) IS 'when an ID of the default ge
 CREATE FUNCTION snowflake_timestamp(id bigint, generator regclass) RETURNS timestamptz
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_timestamp';
 COMMENT ON FUNCTION snowflake_timestamp(bigint, regclass) IS 'when an ID of a generator was made, to the tick';
-
-CREATE FUNCTION snowflake_timestamp_as(id bigint, layout text) RETURNS timestamptz
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_timestamp_as';
-COMMENT ON FUNCTION snowflake_timestamp_as(bigint, text) IS 'when an ID was made, to the tick, by the text of a label';
-
-CREATE FUNCTION snowflake_worker_id(id bigint) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_worker_id';
-COMMENT ON FUNCTION snowflake_worker_id(bigint) IS 'worker ID of the server that made an ID of the default generator';
-
-CREATE FUNCTION snowflake_worker_id(id bigint, generator regclass) RETURNS bigint
-    LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_worker_id';
-COMMENT ON FUNCTION snowflake_worker_id(bigint, regclass) IS
-    'worker ID of the server that made an ID of a generator; null if the layout has none';
-
-CREATE FUNCTION snowflake_worker_id_as(id bigint, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_worker_id_as';
-COMMENT ON FUNCTION snowflake_worker_id_as(bigint, text) IS
-    'worker ID of the server that made an ID, by the text of a label; null if the layout has none';
-
-CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_sequence';
-COMMENT ON FUNCTION snowflake_sequence(bigint) IS 'sequence number of an ID of the default generator within its millisecond';
-
-CREATE FUNCTION snowflake_sequence(id bigint, generator regclass) RETURNS bigint
-    LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_sequence';
-COMMENT ON FUNCTION snowflake_sequence(bigint, regclass) IS 'sequence number of an ID of a generator within its tick';
-
-CREATE FUNCTION snowflake_sequence_as(id bigint, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_sequence_as';
-COMMENT ON FUNCTION snowflake_sequence_as(bigint, text) IS 'sequence number of an ID within its tick, by the text of a label';
 
 CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_encode';
@@ -242,14 +194,10 @@ CREATE FUNCTION snowflake_unmask_text(masked text, keys bytea[]) RETURNS bigint
 COMMENT ON FUNCTION snowflake_unmask_text(text, bytea[]) IS
     'the ID of a text of snowflake_mask_text(); the key of version n is element n of the array';
 
-CREATE FUNCTION snowflake_mask_version(masked text) RETURNS integer
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_mask_version';
-COMMENT ON FUNCTION snowflake_mask_version(text) IS 'version of the key of a text of snowflake_mask_text()';
-
 -- Presets are constant. snowflake_explain() is STABLE, since it prints how long ago an
 -- ID was made.
 
-CREATE FUNCTION snowflake_presets(
+CREATE FUNCTION _snowflake.presets(
     OUT preset text, OUT layout text, OUT epoch text, OUT tick text,
     OUT on_rollback text, OUT max_rollback text, OUT max_wait text, OUT max_borrow text, OUT max_observe text,
     OUT on_exhausted text, OUT sequence_start text, OUT pool text,
@@ -257,8 +205,7 @@ CREATE FUNCTION snowflake_presets(
     OUT can_be_negative boolean, OUT negative_from timestamptz,
     OUT label text, OUT origin text)
     RETURNS SETOF record LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 18 AS 'MODULE_PATHNAME', 'snowflake_presets';
-COMMENT ON FUNCTION snowflake_presets() IS 'the rows of view snowflake_presets';
-CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
+CREATE VIEW snowflake_presets AS SELECT * FROM _snowflake.presets();
 COMMENT ON VIEW snowflake_presets IS 'the schemes that a generator can have as its preset';
 COMMENT ON COLUMN snowflake_presets.preset IS 'name of the preset';
 COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and the values of fixed fields';
@@ -292,10 +239,6 @@ CREATE FUNCTION snowflake_explain(id bigint, generator regclass) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_explain';
 COMMENT ON FUNCTION snowflake_explain(bigint, regclass) IS
     'an ID of a generator drawn for a person: its bits, fields, instant, and what is left of the layout';
-
-CREATE FUNCTION snowflake_explain_as(id bigint, layout text) RETURNS text
-    LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_explain_as';
-COMMENT ON FUNCTION snowflake_explain_as(bigint, text) IS 'an ID drawn for a person, by the text of a label such as ''preset=discord''';
 
 -- Functions for administration are VOLATILE and PARALLEL UNSAFE, since they write or
 -- change the server's state. Here and below, only a superuser may grant EXECUTE on
@@ -345,7 +288,7 @@ COMMENT ON FUNCTION snowflake_accept_clock() IS
 -- and PARALLEL RESTRICTED, since only the leader has the counts that its session has
 -- not added up yet.
 
-CREATE FUNCTION snowflake_generators(
+CREATE FUNCTION _snowflake.generators(
     OUT generator regclass, OUT worker_id integer,
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
     OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
@@ -355,8 +298,7 @@ CREATE FUNCTION snowflake_generators(
     OUT on_exhausted text, OUT sequence_start text, OUT pool text,
     OUT label text)
     RETURNS SETOF record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'snowflake_generators';
-COMMENT ON FUNCTION snowflake_generators() IS 'the rows of view snowflake_generators';
-CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
+CREATE VIEW snowflake_generators AS SELECT * FROM _snowflake.generators();
 COMMENT ON VIEW snowflake_generators IS
     'the generators of this database, with the instants of their IDs and marks, and what their layouts hold';
 COMMENT ON COLUMN snowflake_generators.generator IS 'the generator: a sequence whose value is its mark';
@@ -390,15 +332,14 @@ COMMENT ON COLUMN snowflake_generators.pool IS
     'pool of the registry from which the generator takes worker IDs of its own; null if it takes none';
 COMMENT ON COLUMN snowflake_generators.label IS 'the label that stores this, as it was set';
 
-CREATE FUNCTION pg_stat_snowflake(
+CREATE FUNCTION _snowflake.statistics(
     OUT generator regclass, OUT issued bigint, OUT batches bigint,
     OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
     OUT refusals bigint, OUT clock_rollbacks bigint, OUT largest_rollback interval,
     OUT reservations bigint, OUT reservation_time double precision,
     OUT stats_reset timestamptz, OUT horizon_lag double precision)
     RETURNS SETOF record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'pg_stat_snowflake';
-COMMENT ON FUNCTION pg_stat_snowflake() IS 'the rows of view pg_stat_snowflake';
-CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
+CREATE VIEW pg_stat_snowflake AS SELECT * FROM _snowflake.statistics();
 COMMENT ON VIEW pg_stat_snowflake IS 'numbers of the generators of this database, counted from stats_reset';
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN pg_stat_snowflake.issued IS
@@ -419,14 +360,13 @@ COMMENT ON COLUMN pg_stat_snowflake.horizon_lag IS
     'how far transactions that took IDs hold back snowflake_horizon(), in milliseconds; null if the generator has no horizon';
 
 -- What tells about other servers is shown to roles that may read all statistics.
-CREATE FUNCTION snowflake_worker(
+CREATE FUNCTION _snowflake.own_worker(
     OUT worker_id integer, OUT source text, OUT registry text, OUT pool text, OUT token text,
     OUT bound timestamptz, OUT leased_until timestamptz, OUT last_contact timestamptz,
     OUT last_error text, OUT since timestamptz)
     RETURNS record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_worker';
-COMMENT ON FUNCTION snowflake_worker() IS 'the row of view snowflake_worker';
-CREATE VIEW snowflake_worker AS SELECT * FROM snowflake_worker();
+CREATE VIEW snowflake_worker AS SELECT * FROM _snowflake.own_worker();
 COMMENT ON VIEW snowflake_worker IS 'the worker ID of this server, and its lease if the server has a registry';
 COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in force on this server; null if it has none';
 COMMENT ON COLUMN snowflake_worker.source IS

@@ -231,7 +231,9 @@ unsafe extern "C-unwind" fn check_registry(
 /// Fails with a sentence, which quotes nothing.
 fn check_conninfo(text: &str) -> Result<(), String> {
     let server = Conninfo::parse(text);
-    let server = server.map_err(|_| "It is neither a libpq conninfo nor a URL.".to_string())?;
+    let server = server.map_err(|_| {
+        "It is neither a libpq conninfo nor a URL; one of etcd begins with etcd://.".to_string()
+    })?;
     match server.has_secret() {
         false => Ok(()),
         true => Err(

@@ -439,14 +439,10 @@ fn next_after(entry: &'static SessionGenerator, found: Step) -> SnowflakeId {
 
 /// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer
 /// if there is no room for more. Waits for the clock and reserves as needed; a failed
-/// call issues nothing. `given` is what the caller gives for each ID.
+/// call issues nothing.
 #[cold]
-pub fn next_chunk(
-    entry: &'static SessionGenerator,
-    count: u64,
-    given: Option<Stamp>,
-) -> Result<Chunk, Error> {
-    take(entry, given, |host| protocol::issue(host, count))
+pub fn next_chunk(entry: &'static SessionGenerator, count: u64) -> Result<Chunk, Error> {
+    take(entry, None, |host| protocol::issue(host, count))
 }
 
 /// The first of `count` consecutive IDs, at most [`Generator::max_block`] of the entry's
@@ -491,10 +487,11 @@ pub fn given(entry: &'static SessionGenerator, values: &[(String, i64)]) -> Resu
     given.map_err(|error| error::given_fields(&entry.name(), label, error))
 }
 
-/// One ID, by the slow path.
+/// One ID, by the slow path; `given` is what the caller gives for its fields.
 #[cold]
 pub fn next(entry: &'static SessionGenerator, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
-    Ok(first(entry, &next_chunk(entry, 1, given)?))
+    let chunk = take(entry, given, |host| protocol::issue(host, 1))?;
+    Ok(first(entry, &chunk))
 }
 
 /// The first ID of a chunk, which is the session's last ID from now on.

@@ -238,6 +238,8 @@ pub struct ShownFailure {
     pub is_refusal: bool,
     /// A sentence, or several.
     pub text: Short<600>,
+    /// What helps: the same, or nothing.
+    pub remedy: Short<300>,
 }
 
 /// A text of at most N bytes.

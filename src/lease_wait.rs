@@ -80,7 +80,7 @@ pub fn has_long_failure(shared: &Shared, lease: &LeaseSlot) -> bool {
 fn obstacle() -> Option<String> {
     let shared = shmem::shared().ok()?;
     if !shared.has_keeper() {
-        return Some(error::keeper::NOT_RUNNING.to_string());
+        return Some(error::keeper::not_running());
     }
     let obstacle = shared.with_lease(shared.server(), |_, state| state.shown.failure.clone())?;
     Some(error::keeper::failure(&obstacle))

@@ -58,17 +58,13 @@ mod tests {
             ("SELECT snowflake_observe(0)", "00000"),
             ("SELECT snowflake_observe(-1)", "22003"),
             ("SELECT snowflake_observe(9223372036854775807)", "22008"),
-            (
-                "SELECT snowflake_nextval_after(9223372036854775807)",
-                "22008",
-            ),
             ("SELECT snowflake_observe(0, 'pg_class')", "42809"),
             (
                 "SELECT snowflake_create_generator('g', 'preset=multi_clock epoch=1735689600000 on_rollback=next_clock'); SELECT snowflake_observe(0, 'g')",
                 "0A000",
             ),
             (
-                "SELECT snowflake_create_generator('g', 'layout=''time:41 t:10=caller worker:4 sequence:8'' epoch=2025-01-01Z'); SELECT snowflake_nextval_after(0, 'g')",
+                "SELECT snowflake_create_generator('g', 'layout=''time:41 t:10=caller worker:4 sequence:8'' epoch=2025-01-01Z'); SELECT snowflake_nextval_batch(1, 'g')",
                 "22023",
             ),
             (
@@ -221,7 +217,10 @@ mod tests {
 
     #[pg_test]
     fn the_worker_id_is_the_setting() {
-        assert_eq!(one("SELECT snowflake_worker_id(snowflake_nextval())"), 5);
+        assert_eq!(
+            one("SELECT (snowflake_decode(snowflake_nextval())).worker_id"),
+            5
+        );
     }
 
     #[pg_test]

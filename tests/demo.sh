@@ -233,7 +233,7 @@ $(every messages);
 SELECT count(*) AS rows, count(*) - count(DISTINCT id) AS duplicates FROM every_order;
 \echo -- Which server issued IDs with which worker ID? The rows that shard3 still has are
 \echo -- those that its standby, which took over, had not received.
-SELECT server, snowflake_worker_id(id) AS worker_id, count(*) AS rows FROM every_order
+SELECT server, (snowflake_decode(id)).worker_id AS worker_id, count(*) AS rows FROM every_order
 GROUP BY server, worker_id ORDER BY worker_id, server DESC;
 \echo -- The worker IDs, as the registry knows them:
 SELECT worker_id, state, port FROM snowflake_workers ORDER BY worker_id;
@@ -255,18 +255,21 @@ SELECT server, id, created_at, worker_id, fields
 FROM (SELECT server, max(id) AS id FROM every_message GROUP BY server) AS s,
     snowflake_decode(id, 'message_ids')
 ORDER BY worker_id, server;
-\echo -- An ID from elsewhere, a tweet of 2022, explained:
+\echo -- The last ID, explained:
 \pset tuples_only
 \pset format unaligned
-SELECT snowflake_explain_as(1541815603606036480, 'preset=twitter');
+SELECT snowflake_explain(max(id)) FROM every_order;
 END
 printf -- '-- What the second shard says about its clock:\n'
 sql shard2 -c "SELECT generator, issued, clock_rollbacks, largest_rollback, refusals FROM pg_stat_snowflake
     WHERE generator = 'snowflake_default'::regclass"
 
+printf -- '-- And what matters on the server that has taken over, for who has to act:\n'
+sql standby3 -c 'SELECT * FROM snowflake_status()'
+
 step 6 "a page of what was measured"
 # The times are seconds of the load.
-sql shard1 -c "COPY (SELECT server, id, snowflake_worker_id(id),
+sql shard1 -c "COPY (SELECT server, id, (snowflake_decode(id)).worker_id,
         extract(epoch FROM snowflake_timestamp(id)) - $begin, extract(epoch FROM made) - $begin, item
     FROM every_order ORDER BY id) TO STDOUT" > orders
 fact orders "$(sql shard1 -At -c 'SELECT count(*) FROM every_order')"

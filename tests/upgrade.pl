@@ -76,7 +76,7 @@ sub look
 		SELECT generator, worker_id, reserved_until, ends_at FROM snowflake_generators ORDER BY generator::text COLLATE "C";
 		SELECT s.seqrelid::regclass, s.seqstart, s.seqincrement, s.seqmax, $rights
 		FROM pg_sequence AS s JOIN pg_class AS c ON c.oid = s.seqrelid ORDER BY s.seqrelid::regclass::text COLLATE "C";
-		SELECT count(*), min(snowflake_worker_id(id, 'orders_ids')) FROM orders;
+		SELECT count(*), min((snowflake_decode(id, 'orders_ids')).worker_id) FROM orders;
 		SELECT count(*), min(fields->>'entry') FROM ledger, snowflake_decode(id, 'ledger_ids');
 		SELECT count(*), bool_and(created_at = snowflake_timestamp(id)) FROM events;
 	})

@@ -14,14 +14,22 @@ use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, LeaseError, LeaseFailu
 use snowflake_core::lease::{Cause, Fence, Named, RegistryError, RegistryMillis};
 
 /// There is no background worker.
-pub const NOT_RUNNING: &str = "The keeper is not running, the background worker that asks the \
-    registry: the log says why. It takes one of \"max_worker_processes\".";
+pub fn not_running() -> String {
+    // SAFETY: reads shared memory of the server.
+    let why = if unsafe { pg_sys::RecoveryInProgress() } {
+        "The server is a standby. It asks the registry for a worker ID when it is promoted."
+    } else {
+        "The keeper is not running, the background worker that asks the registry: the log says \
+         why. It takes one of \"max_worker_processes\"."
+    };
+    why.to_string()
+}
 
 /// The server, or a generator of this name that leases worker IDs of its own, has none from
 /// the registry.
 pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) -> Error {
     let detail = match &shown.failure {
-        _ if !has_keeper => NOT_RUNNING.to_string(),
+        _ if !has_keeper => not_running(),
         Some(obstacle) => match obstacle.held {
             Some(worker) => return held(worker, obstacle),
             None => format!(
@@ -34,7 +42,7 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
     };
     let hint = match generator {
         Some(_) => "View snowflake_generators shows the worker ID.",
-        None => "View snowflake_worker shows the state of this server's worker ID.",
+        None => "snowflake_status() says what helps.",
     };
     let who = generator.map_or_else(
         || "this server".to_string(),
@@ -45,19 +53,70 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
         .hint(format!("{hint} IDs are issued as soon as it has one."))
 }
 
+/// What is in the way, for a caller, and since when.
+pub fn failure(obstacle: &ShownFailure) -> String {
+    let (since, why) = (display(obstacle.since), seen_by_caller(obstacle));
+    format!("There is trouble since {since}: {why}")
+}
+
 /// What is in the way, for a caller: the address of the registry is for those who see it
 /// in the view.
-pub fn failure(obstacle: &ShownFailure) -> String {
+pub fn seen_by_caller(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    let why = if obstacle.is_refusal || sees_all {
-        obstacle.text.get()
-    } else {
-        "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
-            .to_string()
-    };
-    format!("There is trouble since {}: {why}", display(obstacle.since))
+    if obstacle.is_refusal || sees_all {
+        return obstacle.text.get();
+    }
+    "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
+        .to_string()
+}
+
+/// What helps against what is in the way: a sentence, or several; empty if nothing is to be done.
+pub fn remedy(why: &LeaseError) -> &'static str {
+    match why {
+        LeaseError::Starting => "",
+        LeaseError::Unreachable(_) => {
+            "Check that the registry runs and takes writes, and that \"snowflake_id.registry\" has \
+             its address, and a role and a password that it accepts."
+        }
+        LeaseError::FloorTooFar { .. } => "Set the clocks of this server and of the others right.",
+        LeaseError::Refused(refused) => match refused {
+            RegistryError::Fenced { .. } => "The server asks for a worker ID again by itself.",
+            RegistryError::Held { .. } => {
+                "Stop that server, or give one of the two another \"snowflake_id.worker_id\". If \
+                 it is gone for good, wait: the worker ID is free after the lease and the hold of \
+                 the pool."
+            }
+            RegistryError::NoneFree { .. } => {
+                "View snowflake_workers of the registry shows which servers have them. Those of \
+                 servers that are gone are free after the lease and the hold of the pool. If all \
+                 servers live, use a larger pool."
+            }
+            RegistryError::NonePassed { .. } => {
+                "Wait for that instant, or use a larger pool. If it is far ahead, the clock of a \
+                 server or of the registry was wrong: view snowflake_workers shows the bounds."
+            }
+            RegistryError::Grace { .. } => {
+                "Wait. If you know that no lease was lost, call snowflake_end_grace_period() at \
+                 the registry."
+            }
+            RegistryError::TooFarAhead { .. } => "Set the wrong clock right.",
+            RegistryError::Foreign => {
+                "If it should be the registry of before, correct \"snowflake_id.registry\", or \
+                 what that address leads to."
+            }
+            RegistryError::NotInPool { .. } => {
+                "Set a \"snowflake_id.worker_id\" of the pool, or none: then the server leases any \
+                 of the pool."
+            }
+            RegistryError::ManyServers { .. } => "",
+            RegistryError::Stopped(_) => {
+                "Stop the copy of the registry that must not count, and call \
+                 snowflake_declare_registry() at the other one."
+            }
+        },
+    }
 }
 
 /// The fixed worker ID is another server's.
@@ -152,8 +211,8 @@ impl LeaseTexts {
         let lead = right.not_before.since(now);
         if lead > Millis::ZERO {
             detail += &format!(
-                " IDs under it start at {}, {} ahead of the clock of this server, since the worker \
-                 ID was in use before.",
+                " IDs under it start at {}, {} ahead of the clock of this server: before that, the \
+                 worker ID may have been in use, or the pool is new. The lead shrinks by itself.",
                 display(right.not_before),
                 rounded(lead)
             );
@@ -221,17 +280,22 @@ impl LeaseTexts {
                 display(right.not_after)
             ),
             (None, Some(worker)) => format!(
-                " IDs are issued under worker ID {} as without a registry, until the registry \
-                 answers.",
-                worker.get()
+                " IDs are issued under worker ID {} as without a registry. {}",
+                worker.get(),
+                match failure.why {
+                    LeaseError::Refused(_) => "After the next restart, none are.",
+                    _ => "The registry is asked again.",
+                }
             ),
             (None, None) => " No IDs are issued until that is solved.".to_string(),
         };
-        warned(what + &self.named("for")).detail(format!(
-            "The registry is {}. {}{lasts}",
-            self.registry,
-            reason(&failure.why)
-        ))
+        warned(what + &self.named("for"))
+            .detail(format!(
+                "The registry is {}. {}{lasts}",
+                self.registry,
+                reason(&failure.why)
+            ))
+            .hint(remedy(&failure.why))
     }
 
     /// The lease was ended.

@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
 use super::super::lease_state::{PLACES, Shown};
-use super::keeper::{NOT_RUNNING, failure};
+use super::keeper::{failure, not_running};
 use super::{Code, Error, invalid, not_ready};
 
 /// There is no pool for such generators, or no registry at all.
@@ -102,7 +102,7 @@ pub fn worker_id_range(worker: u32, max: u64, name: &str, layout: &str) -> Error
 /// so for a generator that waits.
 pub fn no_other_worker(error: Error, name: &str, shown: &Shown, has_keeper: bool) -> Error {
     let why = match &shown.failure {
-        _ if !has_keeper => NOT_RUNNING.to_string(),
+        _ if !has_keeper => not_running(),
         Some(obstacle) => failure(obstacle),
         None => "The registry has not answered yet.".to_string(),
     };

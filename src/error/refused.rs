@@ -232,10 +232,7 @@ fn not_reserved(
                     "The log of the server says what is in the way.",
                 )
             } else {
-                (
-                    "server",
-                    "View snowflake_worker shows the state of this server's worker ID.",
-                )
+                ("server", "snowflake_status() says what helps.")
             };
             // The obstacle is the server's.
             let why = server

@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys;
 
 use super::super::encoding::from_server;
-use super::super::error::keeper::{LeaseTexts, reason};
+use super::super::error::keeper::{LeaseTexts, reason, remedy};
 use super::super::lease_state::{
     Blocked, KeptLease, LeaseSlot, LeaseState, SERVER, Short, Shown, ShownFailure,
 };
@@ -623,6 +623,7 @@ fn obstacle_of(failure: &LeaseFailure, now: Reading) -> ShownFailure {
         },
         is_refusal: matches!(failure.why, LeaseError::Refused(_)),
         text: Short::new(&reason(&failure.why)),
+        remedy: Short::new(remedy(&failure.why)),
     }
 }
 

@@ -256,7 +256,7 @@ impl Call {
     /// Whose IDs the call is about: those of the generator that is named behind `own`
     /// other arguments, or of the default generator if none is.
     #[inline]
-    pub fn whose(&self, own: usize) -> Result<Whose<'_>, Error> {
+    pub fn whose(&self, own: usize) -> Result<Whose, Error> {
         let Some(relation) = self.generator(own) else {
             return Ok(Whose::Default);
         };
@@ -265,10 +265,9 @@ impl Call {
     }
 
     /// Whose IDs the call is about, by the text of a label, which is the last argument.
-    pub fn whose_by_text(&self) -> Result<Whose<'_>, Error> {
+    pub fn whose_by_text(&self) -> Result<Whose, Error> {
         let text = self.text(self.count().saturating_sub(1), &limit::LABEL);
-        let described = label::given(&text)?;
-        Ok(Whose::Text(text, described))
+        Ok(Whose::Text(label::given(&text)?))
     }
 
     pub fn rows<R>(&self, rows: impl Iterator<Item = R>)
@@ -390,21 +389,21 @@ fn split<const N: usize>(columns: [Option<pg_sys::Datum>; N]) -> ([pg_sys::Datum
     )
 }
 
-pub enum Whose<'a> {
+pub enum Whose {
     /// The default generator's, whose layout is a constant: reading its IDs needs
     /// neither a label nor the catalog.
     Default,
     Generator(&'static SessionGenerator, &'static Described),
     /// IDs of the layout in the text of a label.
-    Text(Cow<'a, str>, Rc<Described>),
+    Text(Rc<Described>),
 }
 
-impl Whose<'_> {
+impl Whose {
     fn described(&self) -> &Described {
         match self {
             Self::Default => label::of_default(),
             Self::Generator(_, described) => described,
-            Self::Text(_, described) => described,
+            Self::Text(described) => described,
         }
     }
 

@@ -1,23 +1,19 @@
 //! Taking IDs apart and putting them together.
 //!
-//! Each function comes in three forms: for the default generator, for a named one, and
-//! for the text of a label (`_as`); [`by_layout`] tells them apart. All work without
-//! preloading and on standbys.
+//! Each function is for the default generator or for a named one, and some also for the
+//! text of a label (`_as`); [`by_layout`] tells them apart. All work without preloading and
+//! on standbys.
 
-use pgrx::datum::TimestampWithTimeZone;
 use pgrx::{JsonB, pg_sys};
 
 use super::super::error::{self, Error};
 use super::super::time;
-use super::call::{Call, Whose, by_layout, columns};
+use super::call::{Call, Whose, by_layout, c_function, columns};
 use snowflake_core::id::{SnowflakeId, Tick};
 use snowflake_core::label::{Field, Label};
 use snowflake_core::layout::{FieldRole, Layout, LayoutError};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
-by_layout!(snowflake_timestamp, snowflake_timestamp_as, 1, timestamp);
-by_layout!(snowflake_worker_id, snowflake_worker_id_as, 1, worker_id);
-by_layout!(snowflake_sequence, snowflake_sequence_as, 1, sequence);
 by_layout!(snowflake_encode, snowflake_encode_as, 3, encode);
 by_layout!(snowflake_min_id, snowflake_min_id_as, 1, min_id);
 by_layout!(snowflake_max_id, snowflake_max_id_as, 1, max_id);
@@ -40,21 +36,12 @@ fn decode(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
     ]))
 }
 
-fn timestamp(call: &Call, whose: &Whose) -> Result<TimestampWithTimeZone, Error> {
-    whose.read(call.number(0), |layout, fields| {
+// `snowflake_timestamp(id [, generator])`.
+c_function!(snowflake_timestamp, |call| {
+    call.whose(1)?.read(call.number(0), |layout, fields| {
         time::to_datum(layout.instant_of(fields.tick))
     })
-}
-
-fn worker_id(call: &Call, whose: &Whose) -> Result<Option<i64>, Error> {
-    whose.read(call.number(0), |layout, fields| {
-        layout.has_worker().then_some(fields.worker.cast_signed())
-    })
-}
-
-fn sequence(call: &Call, whose: &Whose) -> Result<i64, Error> {
-    whose.read(call.number(0), |_, fields| fields.sequence.cast_signed())
-}
+});
 
 fn min_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
     let at = call.number(0);
@@ -93,7 +80,7 @@ fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
 /// fields in one jsonb `snowflake_encode_as(created_at, fields, layout)`.
 fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     let label = whose.label();
-    if matches!(whose, Whose::Text(..)) && call.count() == 3 {
+    if matches!(whose, Whose::Text(_)) && call.count() == 3 {
         return encode_fields(call, label);
     }
     // With such a field, more than one ID would be a right answer.

@@ -46,43 +46,23 @@ c_function!(snowflake_nextval_with, |call| {
 });
 
 // `snowflake_nextval_batch(count [, generator]) -> setof bigint`.
-c_function!(snowflake_nextval_batch, |call| call
-    .set(|| { batch(call, 1, None) }));
+c_function!(snowflake_nextval_batch, |call| call.set(|| batch(call)));
 
-// `snowflake_nextval_batch_with(count, fields [, generator]) -> setof bigint`: the
-// same, with these fields in all IDs.
-c_function!(snowflake_nextval_batch_with, |call| call.set(|| {
-    let fields = call.fields(1)?;
-    batch(call, 2, Some(fields))
-}));
-
-/// Issues IDs chunk by chunk, each chunk when the one before is used up. The generator,
-/// if one is named, comes behind `own` arguments.
+/// Issues IDs chunk by chunk, each chunk when the one before is used up.
 ///
 /// Between two rows of a batch the session may do anything: get IDs elsewhere,
 /// change its role, roll back to a savepoint. Then the rest of the chunk is
 /// dropped, and further IDs come one at a time.
-fn batch(
-    call: &Call,
-    own: usize,
-    fields: Option<Vec<(String, i64)>>,
-) -> Result<SetOfIterator<'static, i64>, Error> {
+fn batch(call: &Call) -> Result<SetOfIterator<'static, i64>, Error> {
     shmem::shared()?;
-    let entry = call.entry(own)?;
+    let entry = call.entry(1)?;
     let count = call.get(0).unwrap_or(0);
     if !(1..=BATCH_MAX).contains(&count) {
         return Err(error::batch_count(count, BATCH_MAX));
     }
     // The layout must be known before its chunk size is.
     let context = entry.context_or_fill(Purpose::Issue)?;
-    // Read with the label in force, which the session may change between two rows.
-    let given = move || {
-        let fields = fields.as_ref();
-        fields.map(|it| issue::given(entry, it)).transpose()
-    };
-    if given()?.is_none() {
-        issue::check_bare(entry, &context)?;
-    }
+    issue::check_bare(entry, &context)?;
     entry.pending().count_batch();
     let mut left = u64::from(count.unsigned_abs());
     let mut max_chunk = context.generator.max_chunk();
@@ -100,7 +80,7 @@ fn batch(
             if let Some(id) = chunk.as_mut().and_then(Chunk::next) {
                 break id;
             }
-            match given().and_then(|it| issue::next_chunk(entry, left.min(max_chunk), it)) {
+            match issue::next_chunk(entry, left.min(max_chunk)) {
                 Ok(next) => chunk = Some(next),
                 Err(error) => error.raise(),
             }
@@ -134,19 +114,6 @@ c_function!(snowflake_observe, |call| {
     let entry = call.entry(1)?;
     session_generator::prevent_where_nextval_is(c"snowflake_observe()");
     issue::observe(entry, SnowflakeId::new(call.number(0)))
-});
-
-// `snowflake_nextval_after(id [, generator]) -> bigint`.
-c_function!(snowflake_nextval_after, |call| {
-    shmem::shared()?;
-    let entry = call.entry(1)?;
-    session_generator::prevent_where_nextval_is(c"snowflake_nextval_after()");
-    // A call that gets no ID must not raise the generator.
-    let context = entry.context_or_fill(Purpose::Issue)?;
-    issue::check_bare(entry, &context)?;
-    issue::observe(entry, SnowflakeId::new(call.number(0)))?;
-    let next = issue::next_fast(entry).map_or_else(|| issue::next(entry, None), Ok);
-    next.map(|id| id.get())
 });
 
 // `snowflake_currval([generator]) -> bigint`.

@@ -9,14 +9,15 @@ mod cluster_horizon; // cluster_horizon, drop_server
 mod column; // internal ones, for set_default
 mod convert; // internal ones, for extension snowflake_id_convert
 mod create; // create_generator, alter_generator, snowflake_presets
-mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id
+mod decode; // decode, timestamp, encode, min_id, max_id
 mod explain; // explain
-mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, observe, nextval_after, currval
+mod generate; // nextval, nextval_with, nextval_batch, nextval_block, observe, currval
 mod horizon_functions; // horizon, check_horizon, snowflake_horizon_holders
 pub(super) mod limit; // how long arguments may be
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
 mod registry; // lease, revoke_worker, end_grace_period, declare_registry, and one for create_pool and drop_pool
-mod text; // to_text, from_text, mask, unmask, mask_text, unmask_text, mask_version
+mod status; // an internal one, for status
+mod text; // to_text, from_text, mask, unmask, mask_text, unmask_text
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;

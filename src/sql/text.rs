@@ -89,10 +89,3 @@ c_function!(snowflake_unmask_text, |call| {
     let bytes = bytes.ok_or_else(|| error::no_key(version))?;
     Ok(key_of(bytes)?.unmask(mask).get())
 });
-
-// `snowflake_mask_version(masked) -> integer`.
-c_function!(snowflake_mask_version, |call| {
-    let text = call.text(0, &limit::ID);
-    let (_, version) = mask::read(&text).map_err(|error| error::not_a_mask(&text, error))?;
-    Ok(i32::from(version.get()))
-});

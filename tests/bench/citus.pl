@@ -100,7 +100,7 @@ for my $node ($coordinator, @workers)
 	my ($out, $err) = ('', '');
 	push @clients, [ IPC::Run::start([ 'pgbench', '-n', '-c', 2, '-T', 600, '-f', $script, $node->connstr('postgres') ], '>', \$out, '2>', \$err), \$err ];
 }
-sub all_insert { return run('SELECT count(DISTINCT snowflake_worker_id(id)) FROM by_k') == 1 + @workers; }
+sub all_insert { return run('SELECT count(DISTINCT (snowflake_decode(id)).worker_id) FROM by_k') == 1 + @workers; }
 wait_until('all nodes insert', \&all_insert);
 for my $table (qw(by_id by_k))
 {

@@ -39,7 +39,7 @@ sub insert_everywhere
 		is($code, '', "$what: " . $node->name . ' inserts') or diag $text;
 	}
 	my $by = $what =~ /generator/ ? ", 'own_ids'" : '';
-	is(on_coordinator("SELECT count(DISTINCT snowflake_worker_id(id$by)) FROM $table WHERE id > 1000000"), scalar @nodes, "$what: with IDs of each node");
+	is(on_coordinator("SELECT count(DISTINCT (snowflake_decode(id$by)).worker_id) FROM $table WHERE id > 1000000"), scalar @nodes, "$what: with IDs of each node");
 	return;
 }
 

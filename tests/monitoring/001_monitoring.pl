@@ -339,7 +339,7 @@ sub not_measured { return join ' ', map { $_->{metric}{instance} } @{ ask('query
 is(not_measured(), '', 'all exporters are measured');
 for (
 	[ 'a search_path without the extension', 'ALTER ROLE exporter SET search_path = public', 'ALTER ROLE exporter SET search_path = public, ids' ],
-	[ 'a view that fails', 'REVOKE EXECUTE ON FUNCTION ids.pg_stat_snowflake() FROM PUBLIC', 'GRANT EXECUTE ON FUNCTION ids.pg_stat_snowflake() TO PUBLIC' ])
+	[ 'a view that fails', 'REVOKE SELECT ON ids.pg_stat_snowflake FROM PUBLIC', 'GRANT SELECT ON ids.pg_stat_snowflake TO PUBLIC' ])
 {
 	my ($state, $break, $repair) = @$_;
 	my $reconnect = q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'exporter'};

@@ -21,7 +21,7 @@ $cluster->print_table('a worker ID for each member');
 
 # Each ID carries the number of the member that issued it.
 my $leader = $cluster->wait_until_whole;
-is($cluster->sql($leader, q{SELECT string_agg(DISTINCT port || ' ' || snowflake_worker_id(id), ', ') FROM events}),
+is($cluster->sql($leader, q{SELECT string_agg(DISTINCT port || ' ' || (snowflake_decode(id)).worker_id, ', ') FROM events}),
 	join(', ', sort map { $cluster->port($_) . ' ' . s/pg//r } $cluster->names), 'no member has issued IDs of another one');
 
 # What is promised of a number ends where a node's clock and mark are too early.

@@ -194,7 +194,7 @@ CREATE SCHEMA trap;
 CREATE FUNCTION trap.sprung() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
 CREATE FUNCTION trap.greater(one bigint, other bigint) RETURNS boolean LANGUAGE sql RETURN trap.sprung();
 CREATE FUNCTION trap.greater(one timestamptz, other timestamptz) RETURNS boolean LANGUAGE sql RETURN trap.sprung();
-CREATE FUNCTION trap.snowflake_worker_id(id bigint) RETURNS bigint LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN 1 END;
+CREATE FUNCTION trap.snowflake_decode(id bigint, OUT worker_id bigint, OUT sequence bigint) LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN (1, 1) END;
 CREATE FUNCTION trap.instant_or_null(id bigint) RETURNS timestamptz LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN now() END;
 CREATE FUNCTION trap.format(one text, VARIADIC others "any") RETURNS text LANGUAGE internal AS 'text_format';
 CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN now() END;

@@ -151,7 +151,7 @@ SELECT note FROM snowflake_convert_plan(schema => 'b', backfill => true, worker_
 SET client_min_messages = warning;
 CALL snowflake_convert(schema => 'b', backfill => true, worker_id => 1000);
 RESET client_min_messages;
-SELECT count(*), count(DISTINCT new_id), min(snowflake_worker_id(new_id)), max(snowflake_worker_id(new_id)) FROM b.snowflake_old_ids;
+SELECT count(*), count(DISTINCT new_id), min((snowflake_decode(new_id)).worker_id), max((snowflake_decode(new_id)).worker_id) FROM b.snowflake_old_ids;
 -- A tick holds 4096 IDs: 4999 customers are of the first one, and their last ones get IDs of the next.
 SELECT snowflake_timestamp(id) - '2025-03-01Z' AS later, count(*), min(created_at), max(created_at) FROM b.customers GROUP BY 1 ORDER BY 1;
 SELECT count(*) FROM (SELECT id < lag(id) OVER (ORDER BY created_at, substr(name, 2)::int) AS is_before FROM b.customers) AS c WHERE is_before;
@@ -196,7 +196,7 @@ INSERT INTO b.few (at) SELECT '2025-03-01Z' FROM generate_series(1, 600);
 SET client_min_messages = warning;
 CALL snowflake_convert('{b.few}', generator => 'c.sony', backfill => true, worker_id => 65535);
 RESET client_min_messages;
-SELECT snowflake_timestamp(id, 'c.sony') - '2025-03-01Z' AS later, count(*), min(snowflake_worker_id(id, 'c.sony')), max(snowflake_sequence(id, 'c.sony')) FROM b.few GROUP BY 1 ORDER BY 1;
+SELECT snowflake_timestamp(id, 'c.sony') - '2025-03-01Z' AS later, count(*), min((snowflake_decode(id, 'c.sony')).worker_id), max((snowflake_decode(id, 'c.sony')).sequence) FROM b.few GROUP BY 1 ORDER BY 1;
 
 -- Strange names.
 CREATE TABLE "A ""b" ("I d'" serial PRIMARY KEY, "select" int);

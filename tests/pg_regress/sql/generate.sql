@@ -4,7 +4,7 @@ SELECT snowflake_nextval() > 0 AS positive;
 SELECT snowflake_nextval('snowflake_default') < snowflake_nextval('snowflake_default') AS increasing;
 SELECT snowflake_nextval() = snowflake_currval() AS same,
        snowflake_currval() = snowflake_currval('snowflake_default') AS same_too;
-SELECT snowflake_worker_id(snowflake_nextval());
+SELECT (snowflake_decode(snowflake_nextval())).worker_id;
 SELECT snowflake_timestamp(snowflake_nextval()) BETWEEN now() - interval '1 s' AND now() + interval '1 s' AS now;
 SELECT snowflake_nextval(NULL) IS NULL AS null_gives_null;
 

@@ -211,8 +211,8 @@ SELECT snowflake_create_generator('uid', 'preset=baidu');
 SELECT snowflake_create_generator('inventory', $$preset=ztesoft epoch='2025-01-01 00:00:00+00' resource_type=200 on_rollback=continue$$);
 SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields FROM snowflake_decode(snowflake_nextval('inventory'), 'inventory') AS d;
 -- A date with an offset means midnight at that offset.
-SELECT snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01Z') AS utc,
-       snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01+08') AS east;
+SELECT (snowflake_decode_as(0, 'preset=discord epoch=2025-01-01Z')).created_at AS utc,
+       (snowflake_decode_as(0, 'preset=discord epoch=2025-01-01+08')).created_at AS east;
 -- SECURITY LABEL accepts such a preset, since a dump must be restored at any time.
 CREATE SEQUENCE uid AS bigint INCREMENT 9223372036854775807 START 9223372036854775807;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE uid IS 'preset=baidu on_rollback=continue';
@@ -256,7 +256,7 @@ SELECT created_at, worker_id, fields FROM snowflake_decode_as(96993012809756456,
 SELECT created_at, worker_id, sequence FROM snowflake_decode_as(628953899008069, 'preset=yitter');
 SELECT snowflake_create_generator('wider', 'preset=mastodon');
 SELECT snowflake_create_generator('wider', $$preset=mastodon layout='time:48 worker:6 sequence:10'$$);
-SELECT snowflake_timestamp_as(snowflake_nextval('wider'), 'preset=mastodon') BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now;
+SELECT (snowflake_decode_as(snowflake_nextval('wider'), 'preset=mastodon')).created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now;
 -- A label without a sequence number was set without the provider.
 UPDATE pg_seclabel SET label = 'preset=mastodon' WHERE objoid = 'wider'::regclass;
 \c -

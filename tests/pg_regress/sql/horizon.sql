@@ -7,7 +7,7 @@ INSERT INTO events (what) VALUES ('first');
 SELECT pg_sleep(0.005);
 SELECT snowflake_horizon() AS horizon \gset
 SELECT what FROM events WHERE id >= 0 AND id < :horizon;
-SELECT snowflake_sequence(:horizon), snowflake_worker_id(:horizon);
+SELECT (snowflake_decode(:horizon)).sequence, (snowflake_decode(:horizon)).worker_id;
 SELECT snowflake_horizon('snowflake_default') >= :horizon AS goes_on;
 -- A query that reads tables began before the horizon.
 SELECT * FROM events WHERE id < snowflake_horizon();

@@ -30,7 +30,7 @@ WHERE snowflake_timestamp(id) BETWEEN '2026-02-01 00:00:00+00' AND '2026-02-01 0
 CREATE TABLE generated (
     id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
     created_at timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id)) STORED,
-    shard bigint GENERATED ALWAYS AS (snowflake_worker_id(id)) STORED);
+    shard bigint GENERATED ALWAYS AS ((snowflake_decode(id)).worker_id) STORED);
 INSERT INTO generated DEFAULT VALUES;
 INSERT INTO generated VALUES (snowflake_encode('2026-03-04 05:06:07.089+00', 7, 0));
 SELECT count(*), min(created_at), bool_and(shard = 7) AS all_shard_7 FROM generated;

@@ -35,7 +35,7 @@ for my $name ('a%sb', '%I %L', 'A b.c%1', '%%; x')
 	is($sql->(qq{CALL "$name".snowflake_convert('{t.once}', generator => 't.ids'); SELECT count(*) FROM "$name".snowflake_convert_plan('{t.once}', generator => 't.ids') WHERE statement IS NOT NULL}),
 		'0', "$name: a conversion at once");
 	is($sql->(qq{CALL "$name".snowflake_convert('{t.old}', backfill => true, worker_id => 1000);
-		SELECT count(*) FROM t.old WHERE "$name".snowflake_timestamp(id) = at AND "$name".snowflake_worker_id(id) = 1000}), '9', "$name: with old rows");
+		SELECT count(*) FROM t.old WHERE "$name".snowflake_timestamp(id) = at AND ("$name".snowflake_decode(id)).worker_id = 1000}), '9', "$name: with old rows");
 	# Interrupted, undone, and done.
 	$sql->(qq{SELECT statement FROM "$name".snowflake_convert_steps('{t.a, t.b}', generator => 't.ids') LIMIT 4 \\gexec\n});
 	$sql->(qq{SELECT statement FROM "$name".snowflake_convert_undo('{t.a, t.b}') \\gexec\n});

@@ -48,7 +48,7 @@ sub fits
 {
 	my ($id, $name, $what) = @_;
 	my ($off, $worker) = split /\|/, $other->query_safe(
-		"SELECT extract(epoch FROM snowflake_timestamp($id, '$name') - clock_timestamp()), snowflake_worker_id($id, '$name')");
+		"SELECT extract(epoch FROM snowflake_timestamp($id, '$name') - clock_timestamp()), (snowflake_decode($id, '$name')).worker_id");
 	ok(abs($off) < 120 && $worker == 3, $what) or diag "worker ID $worker, $off s from the clock";
 	return;
 }

@@ -111,13 +111,14 @@ is_on_pages('function', q{
 		AND e.extname IN ('snowflake_id', 'snowflake_id_convert') AND p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'snowflake\_%'},
 	join '', map { slurp_file("$top/$_") } @pages);
 
-# These are the anchors of a page, made from its headings.
+# These are the anchors of a page, made from its headings, or named.
 my %anchors;
 sub anchors
 {
 	my ($file) = @_;
-	return $anchors{$file} //= { map { (lc(s/`//gr) =~ s/[^\w\- ]//gr =~ s/ /-/gr) => 1 }
-		  slurp_file($file) =~ /^#+ (.*?)\s*$/mg };
+	my $text = slurp_file($file);
+	return $anchors{$file} //= { (map { (lc(s/`//gr) =~ s/[^\w\- ]//gr =~ s/ /-/gr) => 1 } $text =~ /^#+ (.*?)\s*$/mg),
+		map { $_ => 1 } $text =~ /<a id="([\w-]+)">/g };
 }
 for my $page (@pages, 'CONTRIBUTING.md')
 {
@@ -131,6 +132,16 @@ for my $page (@pages, 'CONTRIBUTING.md')
 		push @lost, $link if !-e $file || defined $anchor && !anchors($file)->{$anchor};
 	}
 	is("@lost", '', "$page: all links lead somewhere");
+}
+
+# What to do has one home: the first table of operations.md, to whose rows the alerts lead.
+my ($table) = slurp_file("$top/docs/operations.md") =~ /^## What you see and what to do\n(.*?)^## /ms;
+my @alerts = slurp_file("$top/docs/monitoring.md") =~ /^### (Snowflake.*?)(?=^##)/msg;
+ok(@alerts >= 15, 'the page about monitoring has alerts');
+for my $alert (@alerts)
+{
+	my ($name, $to) = $alert =~ /^(\w+).*?\*\*Do this\.\*\* \[Operations\]\(operations\.md#([\w-]+)\)/s or die "no link: $alert";
+	ok($table =~ /^\| <a id="$to">.*\b$name\b/m, "$name leads to its row");
 }
 
 done_testing();

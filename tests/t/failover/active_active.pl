@@ -150,7 +150,7 @@ sub run_both
 	goes_on($_, 'after the crash') for $one, $other;
 	is(stop_clients($_) =~ /ERROR/, '', "$what: no call has failed") for $one, $other;
 	check_both($what, $one, $other);
-	is($one->safe_psql('postgres', "SELECT count(DISTINCT snowflake_worker_id(id)) FROM events"), 2, "$what: two worker IDs");
+	is($one->safe_psql('postgres', "SELECT count(DISTINCT (snowflake_decode(id)).worker_id) FROM events"), 2, "$what: two worker IDs");
 	$_->safe_psql('postgres', 'DROP SUBSCRIPTION to_' . $_->name) for $one, $other;
 	return;
 }

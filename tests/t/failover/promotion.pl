@@ -34,7 +34,7 @@ $primary->wait_for_catchup($standby);
 # A standby issues no IDs, but decodes them.
 my ($code) = error_of($standby, 'SELECT snowflake_nextval()');
 is($code, '25006', 'in recovery, as nextval');
-is($standby->safe_psql('postgres', 'SELECT snowflake_worker_id(max(id)) FROM t'), '3', 'a standby decodes');
+is($standby->safe_psql('postgres', 'SELECT (snowflake_decode(max(id))).worker_id FROM t'), '3', 'a standby decodes');
 
 # The standby loses its connection. The primary goes on, reserves anew and acknowledges.
 $standby->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});

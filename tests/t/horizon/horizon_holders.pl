@@ -85,13 +85,14 @@ for my $call ('snowflake_nextval_batch(3)', 'snowflake_nextval_block(3)', q{snow
 
 # The first ID after one that was observed; what comes later does not raise the hold.
 $s->query_safe('BEGIN');
-my $after = $s->query_safe('SELECT snowflake_nextval_after(1)');
+$s->query_safe('SELECT snowflake_observe(1)');
+my $after = $s->query_safe('SELECT snowflake_nextval()');
 sleep 0.02;
 horizon();
 $s->query_safe('SELECT snowflake_nextval_batch(1)');
-cmp_ok(horizon(), '<=', $after, 'snowflake_nextval_after(): held back by the first ID');
+cmp_ok(horizon(), '<=', $after, 'after snowflake_observe(): held back by the first ID');
 $s->query_safe('COMMIT');
-passes($after, 'snowflake_nextval_after(): no more');
+passes($after, 'after snowflake_observe(): no more');
 
 # What took no ID holds nothing, however long it runs.
 $s->query_safe("BEGIN; INSERT INTO t VALUES (1, 'no ID'); SELECT snowflake_timestamp(1)");

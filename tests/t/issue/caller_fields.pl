@@ -37,7 +37,7 @@ sub at_once
 	my @sessions = map {
 		issuer($_ % 2
 			? "SELECT $call $bare FROM generate_series(1, $count)"
-			: "SELECT snowflake_nextval_batch_with($count, '{\"tenant\": $_}', 'ticket_ids') $bare")
+			: "SELECT snowflake_nextval_with('{\"tenant\": $_}', 'ticket_ids') $bare FROM generate_series(1, $count)")
 	} 1 .. 6;
 	return map { $_->() } @sessions;
 }

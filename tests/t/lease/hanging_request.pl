@@ -94,7 +94,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE SERVER queue
 my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00' pool=queue};
 create_generator($node, $_, $label) for 'first', 'second';
 my $session = session($node);
-is($session->query_safe(q{SELECT snowflake_worker_id(snowflake_nextval('first'), 'first')}), 100, 'a generator has a worker ID of its own');
+is($session->query_safe(q{SELECT (snowflake_decode(snowflake_nextval('first'), 'first')).worker_id}), 100, 'a generator has a worker ID of its own');
 ok(ids($node, 1), 'and the server has one');
 
 append_to_file($hangs, '');

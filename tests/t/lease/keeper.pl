@@ -48,7 +48,7 @@ sub take
 	my ($node, $count) = @_;
 	my @ids = ids($node, $count // 50);
 	push @all, \@ids;
-	return $node->safe_psql('postgres', "SELECT snowflake_worker_id($ids[-1])");
+	return $node->safe_psql('postgres', "SELECT (snowflake_decode($ids[-1])).worker_id");
 }
 
 # Returns a column of snowflake_worker.
@@ -223,7 +223,8 @@ is(take($d), 20, 'the only worker ID of a pool');
 my $e = new_leasing('e', '', 'one');
 ($code, $text) = error_of($e, 'SELECT snowflake_nextval()');
 is($code, '55000', 'no worker ID is left');
-like($text, qr/this server has no worker ID.*All worker IDs of the pool belong to other servers\..*View snowflake_worker/s, 'why, and what to look at');
+like($text, qr/this server has no worker ID.*All worker IDs of the pool belong to other servers\..*snowflake_status\(\) says what helps/s, 'why, and what to look at');
+is(in_log($e, qr/All worker IDs of the pool belong .*\n.*HINT:  View snowflake_workers of the registry shows which servers have them\./), 1, 'the log says what helps');
 $d->stop;
 wait_until('the other server has it', sub { worker($e, 'worker_id') eq '20' });
 is(take($e), 20, 'as soon as it is returned');

@@ -19,7 +19,7 @@ my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00' pool=queue};
 my $short = q{lease => '3 s', hold => '1 s', max_ahead => '1 s'};
 
 # Returns the worker ID of an ID that was drawn.
-sub worker_in { my ($session, $name) = @_; return $session->query_safe("SELECT snowflake_worker_id(snowflake_currval('$name'), '$name')"); }
+sub worker_in { my ($session, $name) = @_; return $session->query_safe("SELECT (snowflake_decode(snowflake_currval('$name'), '$name')).worker_id"); }
 sub next_of { return "SELECT snowflake_nextval('$_[0]')"; }
 
 # Draws IDs of a generator, and returns their worker ID.

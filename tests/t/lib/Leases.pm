@@ -95,7 +95,7 @@ CONF
 	$epoch = $node->safe_psql('postgres', 'SELECT 1000 * extract(epoch FROM snowflake_timestamp(0))::bigint');
 	my $sample = 7 << 22 | 5 << 12 | 3;
 	die 'the default layout is another one'
-	  if $node->safe_psql('postgres', "SELECT snowflake_worker_id($sample), 1000 * extract(epoch FROM snowflake_timestamp($sample))")
+	  if $node->safe_psql('postgres', "SELECT (snowflake_decode($sample)).worker_id, 1000 * extract(epoch FROM snowflake_timestamp($sample))")
 	  !~ /^5\|(\d+)\./ || $1 != $epoch + 7;
 	$node->stop;
 	$node->backup_fs_cold('cold');

@@ -118,7 +118,7 @@ sql('shop', join(";\n", (map { my $label = $preset_of{$_}; $label =~ s/'/''/g;
 	q{CREATE TABLE events (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text, created_at timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id)) STORED);
 	CREATE INDEX ON events (snowflake_timestamp(id));
 	CREATE VIEW shop_worker AS SELECT * FROM snowflake_worker;
-	CREATE VIEW shop_numbers AS SELECT generator, issued, stats_reset FROM pg_stat_snowflake();
+	CREATE VIEW shop_numbers AS SELECT generator, issued, stats_reset FROM pg_stat_snowflake;
 	CREATE FUNCTION shop_state() RETURNS SETOF snowflake_worker LANGUAGE sql AS 'SELECT * FROM snowflake_worker';
 	CREATE TABLE old_keys (id int PRIMARY KEY, item text);
 	INSERT INTO old_keys SELECT n, 'thing ' || n FROM generate_series(1, 5000) AS n;
@@ -126,7 +126,7 @@ sql('shop', join(";\n", (map { my $label = $preset_of{$_}; $label =~ s/'/''/g;
 	INSERT INTO old_parts SELECT n, n FROM generate_series(1, 1000) AS n}), 'keeper');
 # Privileges that users have given and taken.
 sql('shop', q{GRANT EXECUTE ON FUNCTION snowflake_stat_reset() TO lessee;
-	REVOKE EXECUTE ON FUNCTION pg_stat_snowflake() FROM PUBLIC; GRANT EXECUTE ON FUNCTION pg_stat_snowflake() TO watcher, keeper;
+	REVOKE EXECUTE ON FUNCTION snowflake_currval() FROM PUBLIC; GRANT EXECUTE ON FUNCTION snowflake_currval() TO watcher, keeper;
 	REVOKE EXECUTE ON FUNCTION snowflake_set_defaults(regnamespace, regclass) FROM PUBLIC; GRANT EXECUTE ON FUNCTION snowflake_set_defaults(regnamespace, regclass) TO watcher;
 	REVOKE SELECT ON snowflake_worker FROM PUBLIC; GRANT SELECT ON snowflake_worker, snowflake_workers TO watcher; GRANT SELECT ON snowflake_worker TO keeper});
 

@@ -84,7 +84,7 @@ like($text, qr/extension "snowflake_id" is not available/, 'as the error says');
 $plain->append_conf('postgresql.conf', "extension_control_path = '\$system:$mount/share'\ndynamic_library_path = '\$libdir:$mount/lib'");
 $plain->restart;
 $plain->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
-is($plain->safe_psql('postgres', 'SELECT snowflake_worker_id(249722523258744845)'), '7', 'decoding needs no preloading');
+is($plain->safe_psql('postgres', 'SELECT (snowflake_decode(249722523258744845)).worker_id'), '7', 'decoding needs no preloading');
 $plain->stop;
 
 # A cluster of three pods. The host name gives the worker ID; a standby is a copy with
@@ -105,7 +105,7 @@ sub insert
 	my @rows = split /\n/, $node->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 500) RETURNING id, own');
 	push @ids, [ map { (split /\|/)[0] } @rows ];
 	push @own, [ map { (split /\|/)[1] } @rows ];
-	return $node->safe_psql('postgres', "SELECT snowflake_worker_id($ids[-1][-1])");
+	return $node->safe_psql('postgres', "SELECT (snowflake_decode($ids[-1][-1])).worker_id");
 }
 is(insert($first), 1, 'its IDs');
 my %standby;

@@ -161,6 +161,7 @@ for my $sql (
 	'SELECT public.snowflake_min_id(now()), public.snowflake_encode(now(), 1, 1)',
 	q{SELECT public.snowflake_advance('public.snowflake_default', now())},
 	'TABLE public.snowflake_generators',
+	'SELECT public.snowflake_status()',
 	'TABLE public.pg_stat_snowflake',
 	q{INSERT INTO public.orders (item) VALUES ('x')},
 	'SELECT public.snowflake_accept_clock()',

@@ -1,0 +1,166 @@
+-- snowflake_status(): what matters on this server, for a person who has to act. Its rows come
+-- from the views, what is wrong first. docs/operations.md says more about each of them.
+--
+-- The function reads what its caller may see, and says so where that is not all. It works on
+-- a standby, and without preloading; then there is one row.
+
+-- What the views do not show: the version of the library that runs, why the registry does not
+-- give what this server asks for, and by how much the wall clock has jumped too far.
+CREATE FUNCTION _snowflake.library(
+    OUT version text, OUT is_loaded boolean, OUT keeper_runs boolean,
+    OUT failing_since timestamptz, OUT failure text, OUT remedy text, OUT jumped interval)
+    RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
+
+-- The names in these two are bound when they are made, under a path that holds no object of others.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+-- A duration in words.
+CREATE FUNCTION _snowflake.lasting(duration interval) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT u.number || ' ' || u.unit || CASE WHEN u.number = 1 THEN '' ELSE 's' END
+    FROM (SELECT greatest(0, floor(extract(epoch FROM duration)))::bigint AS seconds) AS d
+    CROSS JOIN LATERAL (VALUES
+        (172800, d.seconds / 86400, 'day'), (7200, d.seconds / 3600, 'hour'),
+        (120, d.seconds / 60, 'minute'), (0, d.seconds, 'second')) AS u (from_seconds, number, unit)
+    WHERE d.seconds >= u.from_seconds ORDER BY u.from_seconds DESC LIMIT 1;
+END;
+
+-- Since when something lasts.
+CREATE FUNCTION _snowflake.since(at timestamptz) RETURNS text
+    LANGUAGE sql VOLATILE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT format('for %s (since %s)', _snowflake.lasting(clock_timestamp() - at), date_trunc('second', at));
+END;
+
+SET LOCAL search_path = @extschema@, pg_temp;
+
+CREATE FUNCTION snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text) RETURNS SETOF record
+    LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+DECLARE
+    is_standby constant boolean := pg_is_in_recovery();
+    installed constant text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'snowflake_id');
+    library record;
+    worker record;
+    -- IDs are issued, though the lease may be failing.
+    has_time boolean;
+BEGIN
+    SELECT l.* INTO library FROM _snowflake.library() AS l;
+    IF NOT library.is_loaded THEN
+        RETURN QUERY VALUES ('critical', 'library',
+            'The library was not loaded when the server started, so the server issues no IDs.',
+            'Append snowflake_id to shared_preload_libraries, and restart the server. A server that only reads IDs needs nothing.');
+        RETURN;
+    END IF;
+    SELECT w.* INTO worker FROM @extschema@.snowflake_worker AS w;
+    has_time := worker.worker_id IS NOT NULL AND coalesce(worker.bound > clock_timestamp(), true);
+
+    RETURN QUERY
+    WITH generators AS MATERIALIZED (
+        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ends_at
+        FROM @extschema@.snowflake_generators AS g WHERE NOT is_standby),
+    found (place, state, item, detail, hint) AS (
+        SELECT 1, CASE WHEN library.version = installed THEN 'ok' ELSE 'warning' END, 'library',
+            CASE WHEN library.version = installed THEN format('Version %s is loaded.', installed)
+                ELSE format('Version %s is loaded, and this database has version %s of the extension.', library.version, installed) END,
+            CASE WHEN library.version = installed THEN NULL
+                WHEN string_to_array(library.version, '.')::int[] > string_to_array(installed, '.')::int[]
+                THEN 'Run ALTER EXTENSION snowflake_id UPDATE in this database.'
+                ELSE 'Restart the server, so that it loads the installed library.' END
+        UNION ALL
+        SELECT 2, CASE WHEN s.future IS NULL THEN 'warning' ELSE 'ok' END, 'standby',
+            'The server is in recovery, and issues no IDs. '
+                || coalesce('Once promoted, it ' || s.future, 'If it were promoted, it would have no worker ID.'),
+            CASE WHEN s.future IS NULL THEN 'Set snowflake_id.worker_id or snowflake_id.registry before a promotion.' END
+        FROM (SELECT CASE
+            WHEN worker.pool IS NOT NULL THEN format('asks the registry for a worker ID of pool "%s".', worker.pool)
+            WHEN worker.worker_id IS NOT NULL THEN format('has worker ID %s.', worker.worker_id) END) AS s (future)
+        WHERE is_standby
+        UNION ALL
+        SELECT 2, CASE WHEN worker.worker_id IS NULL THEN 'critical' ELSE 'ok' END, 'worker ID',
+            CASE WHEN worker.worker_id IS NOT NULL THEN format('%s, %s.', worker.worker_id, CASE
+                    WHEN worker.source = 'registry' THEN format('leased from pool "%s" of the registry', worker.pool)
+                    WHEN worker.pool IS NOT NULL THEN format('set on this server, and claimed in pool "%s" of the registry', worker.pool)
+                    ELSE 'set on this server' END)
+                WHEN worker.pool IS NOT NULL THEN format(
+                    'This server issues no IDs: the registry has given it no worker ID of pool "%s".', worker.pool)
+                ELSE 'This server issues no IDs: it has no worker ID.' END,
+            CASE WHEN worker.worker_id IS NOT NULL THEN NULL
+                WHEN worker.pool IS NOT NULL THEN 'Do what the row "registry" says.'
+                ELSE 'Set snowflake_id.worker_id to a number that no other server has, or snowflake_id.registry, and restart.' END
+        WHERE NOT is_standby
+        UNION ALL
+        SELECT 3, CASE WHEN NOT has_time THEN 'critical' WHEN library.failing_since IS NOT NULL THEN 'warning' ELSE 'ok' END, 'lease',
+            CASE WHEN has_time THEN format('If the registry does not answer, IDs are issued until %s, which is in %s.',
+                    date_trunc('second', worker.bound), _snowflake.lasting(worker.bound - clock_timestamp()))
+                ELSE format('The lease could not be renewed, and no IDs are issued %s.', _snowflake.since(worker.bound)) END,
+            CASE WHEN NOT has_time OR library.failing_since IS NOT NULL THEN 'Do what the row "registry" says.' END
+        WHERE worker.bound IS NOT NULL AND NOT is_standby
+        UNION ALL
+        SELECT 4, CASE WHEN r.is_fine THEN 'ok' WHEN has_time THEN 'warning' ELSE 'critical' END, 'registry',
+            CASE WHEN NOT library.keeper_runs THEN 'The keeper does not run, the background worker that asks the registry.'
+                WHEN library.failing_since IS NOT NULL THEN format('The registry refuses, or cannot be reached, %s: %s',
+                    _snowflake.since(library.failing_since), library.failure)
+                WHEN worker.last_contact IS NULL THEN 'The registry has not answered yet.'
+                ELSE format('The registry answered %s ago.', _snowflake.lasting(clock_timestamp() - worker.last_contact)) END,
+            CASE WHEN NOT library.keeper_runs
+                THEN 'The server log says why. If no background worker was left, raise max_worker_processes, and restart the server.'
+                WHEN NOT r.is_fine THEN coalesce(nullif(library.remedy, '') || ' ', '') || 'IDs resume by themselves.' END
+        FROM (SELECT library.keeper_runs AND library.failing_since IS NULL AND worker.last_contact IS NOT NULL) AS r (is_fine)
+        WHERE worker.pool IS NOT NULL AND NOT is_standby
+        UNION ALL
+        SELECT 5, CASE WHEN library.jumped IS NULL THEN 'ok' ELSE 'critical' END, 'clock',
+            CASE WHEN library.jumped IS NOT NULL THEN format(
+                    'The wall clock has jumped forward by %s. Generators issue no IDs once the time that they have reserved is used up.',
+                    _snowflake.lasting(library.jumped))
+                WHEN s.largest IS NULL THEN 'The wall clock runs without a jump.'
+                ELSE format('The wall clock was set back by up to %s since %s.',
+                    CASE WHEN s.largest < '2 s' THEN floor(date_part('epoch', s.largest) * 1000) || ' ms'
+                        ELSE _snowflake.lasting(s.largest) END,
+                    date_trunc('second', s.reset)) END,
+            CASE WHEN library.jumped IS NOT NULL THEN 'Set the clock right; IDs then resume by themselves. '
+                'If it is right now, a superuser can call snowflake_accept_clock() in this database.' END
+        FROM (SELECT max(p.largest_rollback), min(p.stats_reset) FROM @extschema@.pg_stat_snowflake AS p) AS s (largest, reset)
+        UNION ALL
+        SELECT 6, 'critical', CASE count(*) WHEN 1 THEN 'generator ' || min(g.name)
+            ELSE format('%s generators, such as %s', count(*), min(g.name)) END, g.problem, 'Do what the end of the detail says.'
+        FROM generators AS g WHERE g.problem IS NOT NULL GROUP BY g.problem
+        UNION ALL
+        SELECT 7, 'critical', 'generator ' || g.name,
+            format('It issues no IDs because of the clock, or soon will not, %s.', _snowflake.since(g.refused_since)),
+            format('Call snowflake_nextval(%L): its error says why, and what to do. '
+                'If the clock is wrong, set it right; IDs then resume by themselves.', g.name)
+        FROM generators AS g WHERE g.refused_since IS NOT NULL AND g.problem IS NULL
+        UNION ALL
+        SELECT 8, 'warning', 'generator ' || g.name, format('Its IDs are %s ahead of the clock: they are unique and in order. '
+            'Half a second of the lead goes each second.', _snowflake.lasting(g.ahead_by)), NULL
+        FROM generators AS g WHERE g.ahead_by > '1 minute' AND g.refused_since IS NULL AND g.problem IS NULL
+        UNION ALL
+        SELECT 9, 'warning', 'generator ' || g.name,
+            format('The time of its layout ends on %s, in %s.', g.ends_at::date, _snowflake.lasting(g.ends_at - clock_timestamp())),
+            'Make a generator with a later epoch for new rows, and a column that tells which generator made an ID.'
+        FROM generators AS g WHERE g.ends_at < clock_timestamp() + interval '1 year' AND g.problem IS NULL
+        UNION ALL
+        SELECT 10, 'ok', 'generators', format('%s without trouble', c.seen)
+            || coalesce(', up to ' || _snowflake.lasting(c.lead) || ' ahead of the clock', '') || '.'
+            || coalesce(' ' || nullif(c.hidden, 0) || ' more: what they do is shown to roles that may use them.', ''), NULL
+        FROM (SELECT count(g.ahead_by), count(*) - count(g.ahead_by), max(g.ahead_by) FILTER (WHERE g.ahead_by > '5 s')
+            FROM generators AS g
+            WHERE g.problem IS NULL AND g.refused_since IS NULL AND coalesce(g.ahead_by, '0') <= '1 minute'
+                AND g.ends_at >= clock_timestamp() + interval '1 year') AS c (seen, hidden, lead)
+        WHERE c.seen + c.hidden > 0
+        UNION ALL
+        SELECT 11, 'warning', 'horizon', format('A transaction holds back a horizon, that of %s, %s: %s of role %s%s.',
+                h.generator, _snowflake.since(h.since), coalesce('process ' || h.pid, 'prepared transaction ' || h.gid),
+                h.usename, coalesce(', ' || h.state, '')),
+            CASE WHEN h.pid IS NULL THEN format('End it: COMMIT PREPARED %L, or ROLLBACK PREPARED %L.', h.gid, h.gid)
+                ELSE format('End its transaction, if need be by SELECT pg_terminate_backend(%s).', h.pid) END
+        FROM @extschema@.snowflake_horizon_holders AS h WHERE h.held_for > '5 minutes')
+    SELECT f.state, f.item, f.detail, f.hint FROM found AS f
+    ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
+END
+$$;
+COMMENT ON FUNCTION snowflake_status() IS
+    'what matters on this server, one row each, what is wrong first: whether IDs are issued, how long still, and what to do';

@@ -1,0 +1,42 @@
+//! What `snowflake_status()` needs and no view shows. The function itself is in
+//! `sql/status.sql`.
+//!
+//! It works without preloading, on a standby, and for a role without any privilege.
+
+use super::super::encoding::DatabaseText;
+use super::super::{error, guc, os_clock, shmem, time};
+use super::call::{c_function, columns};
+
+/// As the extension's versions are written.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION_MAJOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_MINOR")
+);
+
+// `snowflake_internal_library()`: one row. All but the first two columns are NULL without
+// preloading.
+c_function!(snowflake_internal_library, |call| {
+    let shared = shmem::shared().ok();
+    let reading = os_clock::read();
+    let found = shared.map(|shared| {
+        shared.with_lease(shared.server(), |trusted, state| {
+            let jumped = reading.jumped_from(trusted.trusted_offset);
+            (jumped, state.shown.failure.clone())
+        })
+    });
+    let (jumped, failure) = found.unzip();
+    let failure = failure.flatten();
+    let limit = guc::settings().max_clock_jump;
+    Ok(call.row(columns![
+        DatabaseText(VERSION),
+        shared.is_some(),
+        shared.map(shmem::Shared::has_keeper),
+        failure.as_ref().map(|it| time::to_datum(it.since)),
+        failure
+            .as_ref()
+            .map(|it| DatabaseText(error::keeper::seen_by_caller(it))),
+        failure.map(|it| DatabaseText(it.remedy.get())),
+        jumped.filter(|by| *by > limit).map(time::interval),
+    ]))
+});

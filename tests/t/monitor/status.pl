@@ -1,0 +1,178 @@
+# Tests snowflake_status(): each state on a server that is really in it, for a superuser and
+# for a role without rights.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+# The rows: the states in order, and "state|detail|hint" by item.
+sub status
+{
+	my ($node, $role) = @_;
+	my $rows = $node->safe_psql('postgres', 'SELECT item, state, detail, hint FROM snowflake_status()',
+		$role ? (extra_params => [ '-U', $role ]) : ());
+	my @rows = map { [ split /\|/, $_, 2 ] } split /\n/, $rows;
+	return (join(' ', map { $_->[1] =~ /^(\w+)/ } @rows), map { @$_ } @rows);
+}
+
+# The first table of the page about operations, which has more about each row.
+my ($table) = slurp_file("$FindBin::RealBin/../../../docs/operations.md") =~ /^## What you see and what to do\n(.*?)^## /ms;
+
+# The states, and what one row says. What is wrong is on the page: the first words of the
+# text, as far as there is no value among them. A problem is the text of an error.
+sub says
+{
+	my ($node, $what, $states, $item, $row, $role) = @_;
+	my ($found, %row) = status($node, $role);
+	for my $detail (map { /^(?:critical|warning)\|(.*)\|/ } $row{$item} // '')
+	{
+		next if $item =~ /generator/ && $detail !~ /^It|^The/;
+		my ($part) = grep { length >= 15 }
+		  map { s/^ ?(?:(?:day|hour|minute|second)s?)? | (?:of|on|in|by|for|has|version)? ?$//gr } split /[^A-Za-z ]+/, $detail;
+		ok(index($table, $part) >= 0, "$what: the page says more about '$part'");
+	}
+	is($found, $states, "$what: what is wrong comes first");
+	like($row{$item} // '(none)', $row, "$what: row $item");
+	return %row;
+}
+
+my $apart = new_node('apart', -1);
+$apart->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$apart->start;
+$apart->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+says($apart, 'not preloaded', 'critical', 'library', qr/^critical\|The library was not loaded .*\|Append snowflake_id to shared_preload_libraries/);
+$apart->stop;
+
+# One server whose worker ID is set.
+my $node = new_node('node', 7, allows_streaming => 1);
+$node->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '100 ms'");
+start_with_clock($node, 0);
+$node->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; CREATE ROLE nobody LOGIN; CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
+	SELECT snowflake_create_generator('order_ids', 'preset=twitter'); SELECT snowflake_nextval(), snowflake_nextval('order_ids')});
+my %row = says($node, 'all is well', 'ok ok ok ok', 'generators', qr/^ok\|2 without trouble\.\|$/);
+like($row{'worker ID'}, qr/^ok\|7, set on this server\.\|$/, 'the worker ID');
+like($row{library}, qr/^ok\|Version \S+ is loaded\.\|$/, 'the library');
+like($row{clock}, qr/^ok\|The wall clock runs without a jump\.\|$/, 'the clock');
+says($node, 'a role without rights', 'ok ok ok ok', 'generators', qr/^ok\|1 without trouble\. 1 more: what they do is shown to roles/, 'nobody');
+says($node, 'a monitor', 'ok ok ok ok', 'generators', qr/^ok\|2 without trouble\.\|$/, 'monitor');
+
+my $version = $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'});
+for ([ '0.9', qr/^warning\|Version \Q$version\E is loaded, and this database has version 0\.9 .*\|Run ALTER EXTENSION/ ],
+	[ '99.0', qr/^warning\|.* version 99\.0 .*\|Restart the server/ ])
+{
+	my ($other, $row) = @$_;
+	$node->safe_psql('postgres', "UPDATE pg_extension SET extversion = '$other' WHERE extname = 'snowflake_id'");
+	says($node, "scripts of version $other", 'warning ok ok ok', 'library', $row);
+}
+$node->safe_psql('postgres', "UPDATE pg_extension SET extversion = '$version' WHERE extname = 'snowflake_id'");
+
+# Transactions that hold back the horizon, one of them prepared.
+my $holder = session($node);
+$holder->query_safe('BEGIN; SELECT snowflake_nextval()');
+set_clock($node, 400);
+says($node, 'a long transaction', 'warning ok ok ok ok', 'horizon',
+	qr/^warning\|A transaction holds back a horizon, that of public\.snowflake_default, for 6 minutes \(since .*\): process \d+ of role \S+, idle in transaction\.\|End its transaction, if need be by SELECT pg_terminate_backend/);
+says($node, 'as a role without rights', 'warning ok ok ok ok', 'horizon', qr/^warning\|A transaction .* of role \S+\.\|End/, 'nobody');
+$holder->query_safe('COMMIT');
+says($node, 'it has ended', 'ok ok ok ok', 'generators', qr/^ok/);
+
+# The clock is set back: one generator leads, another one refuses.
+$node->safe_psql('postgres', q{SELECT snowflake_nextval(); SELECT snowflake_create_generator('strict_ids', 'preset=twitter on_rollback=error');
+	SELECT snowflake_nextval('strict_ids')});
+set_clock($node, 100);
+$node->psql('postgres', 'SELECT snowflake_nextval()');
+error_of($node, q{SELECT snowflake_nextval('strict_ids')});
+%row = says($node, 'the clock is set back', 'critical warning ok ok ok ok', 'generator public.strict_ids',
+	qr/^critical\|It issues no IDs because of the clock, .* for \d+ seconds? \(since .*\|Call snowflake_nextval\('public\.strict_ids'\)/);
+like($row{'generator public.snowflake_default'}, qr/^warning\|Its IDs are [45] minutes ahead of the clock: .*\|$/, 'nothing is to be done about a lead');
+like($row{clock}, qr/^ok\|The wall clock was set back by up to [45] minutes since .*\|$/, 'how far');
+%row = says($node, 'as a role without rights', 'warning ok ok ok ok', 'generators', qr/^ok\|0 without trouble\. 2 more/, 'nobody');
+$node->safe_psql('postgres', 'DROP SEQUENCE strict_ids');
+set_clock($node, 400);
+
+# Three days forward: nothing follows.
+set_clock($node, 400 + 3 * 86400);
+my ($states, %forward);
+wait_until('the clock is refused', sub {
+	error_of($node, 'SELECT snowflake_nextval()');
+	($states, %forward) = status($node);
+	return $states =~ /^critical critical/; });
+like($forward{clock}, qr/^critical\|The wall clock has jumped forward by [23] days\. .*\|Set the clock right/, 'a jump of the clock');
+like($forward{'generator public.snowflake_default'}, qr/^critical\|It issues no IDs because of the clock/, 'and the generator that refuses it');
+set_clock($node, 400);
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+
+# A sequence that somebody has set, and a layout whose time ends.
+$node->safe_psql('postgres', q{SELECT snowflake_create_generator('old_ids', format('layout=''time:40 worker:10 sequence:12'' epoch=%s',
+		(extract(epoch FROM now() + interval '200 days') * 1000)::bigint - (1::bigint << 40)));
+	SELECT snowflake_create_generator('set_ids', 'preset=twitter'); SELECT setval('set_ids', 1234567)});
+%row = says($node, 'a mark and a layout', 'critical warning ok ok ok ok', 'generator public.set_ids',
+	qr/^critical\|sequence public.set_ids holds 1234567, which is .* no mark\. .*\|Do what the end of the detail says\.$/);
+like($row{'generator public.old_ids'}, qr/^warning\|The time of its layout ends on .*, in (199|200) days\.\|Make a generator/, 'the end of a layout');
+$node->safe_psql('postgres', 'DROP SEQUENCE old_ids, set_ids');
+
+# A standby, with and without a worker ID to have.
+$node->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'copy', has_streaming => 1);
+start_with_clock($standby, 400);
+says($standby, 'a standby', 'ok ok ok', 'standby', qr/^ok\|The server is in recovery, and issues no IDs\. Once promoted, it has worker ID 7\.\|$/, $_) for undef, 'nobody';
+$standby->stop;
+$standby->adjust_conf('postgresql.conf', 'snowflake_id.worker_id', undef);
+start_with_clock($standby, 400);
+says($standby, 'without a worker ID', 'warning ok ok', 'standby', qr/^warning\|.* If it were promoted, it would have no worker ID\.\|Set snowflake_id\.worker_id/);
+$standby->promote;
+says($standby, 'promoted', 'critical critical ok ok', 'worker ID', qr/^critical\|This server issues no IDs: it has no worker ID\.\|Set snowflake_id\.worker_id .* restart/);
+%row = says($standby, 'and so none', 'critical critical ok ok', '2 generators, such as public.order_ids', qr/^critical\|this server has no worker ID/);
+$_->stop for $standby, $node;
+
+# A server with a lease.
+my $registry = new_node('registry', 900);
+$registry->start;
+$registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
+	SELECT snowflake_create_pool('default', int8range(5, 6), lease => '6 s', hold => '1 s', max_ahead => '1 s')});
+my $leasing = new_node('leasing', -1, allows_streaming => 1);
+my $conninfo = 'host=' . $registry->host . ' port=' . $registry->port . ' dbname=postgres';
+$leasing->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'");
+$leasing->start;
+$leasing->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE ROLE nobody LOGIN; SELECT snowflake_nextval()');
+%row = says($leasing, 'a lease', 'ok ok ok ok ok ok', 'worker ID', qr/^ok\|5, leased from pool "default" of the registry\.\|$/);
+like($row{lease}, qr/^ok\|If the registry does not answer, IDs are issued until .*, which is in \d seconds?\.\|$/, 'until when');
+like($row{registry}, qr/^ok\|The registry answered \d seconds? ago\.\|$/, 'and the registry');
+$leasing->backup('copy');
+my $spare = PostgreSQL::Test::Cluster->new('spare');
+$spare->init_from_backup($leasing, 'copy', has_streaming => 1);
+$spare->start;
+is($spare->safe_psql('postgres', 'SELECT count(*) FROM snowflake_generators WHERE problem ~ $$The server is a standby. It asks the registry$$'), 1,
+	'its generators say that it is a standby');
+says($spare, 'a standby of it', 'ok ok ok', 'standby', qr/^ok\|.* Once promoted, it asks the registry for a worker ID of pool "default"\.\|$/);
+# The pool has no second worker ID.
+$spare->promote;
+wait_until('no worker ID is free', sub { my ($all, %now) = status($spare); return $now{registry} =~ /All worker IDs of the pool/; });
+%row = says($spare, 'no worker ID is free', 'critical critical critical ok ok', 'registry',
+	qr/^critical\|The registry refuses, or cannot be reached, for .* \(since .*\): All worker IDs of the pool belong to other servers\.\|View snowflake_workers of the registry shows .* IDs resume by themselves\.$/, 'nobody');
+like($row{'worker ID'}, qr/^critical\|This server issues no IDs: the registry has given it no worker ID of pool "default"\.\|Do what the row "registry" says\.$/, 'so no IDs');
+$spare->stop;
+
+$registry->stop('immediate');
+wait_until('the registry is missed', sub { my ($all, %now) = status($leasing); return $now{registry} !~ /^ok/; });
+%row = says($leasing, 'the registry is stopped', 'warning warning ok ok ok ok', 'registry',
+	qr/^warning\|The registry refuses, or cannot be reached, for \d seconds? \(since .*\): Could not connect: .*\|Check that the registry runs .* IDs resume by themselves\.$/);
+like($row{lease}, qr/^warning\|If the registry does not answer, IDs are issued until .*\|Do what the row "registry" says\.$/, 'IDs are issued still');
+wait_until('the lease has expired', sub { my ($all, %now) = status($leasing); return $now{lease} =~ /^critical/; });
+%row = says($leasing, 'the lease has expired', 'critical critical ok ok ok ok', 'registry', qr/^critical\|.*: The registry cannot be asked; members of pg_monitor/, 'nobody');
+like($row{lease}, qr/^critical\|The lease could not be renewed, and no IDs are issued for \d seconds? \(since .*\|Do what the row "registry" says/, 'no IDs');
+$registry->start;
+wait_until('all is well again', sub { (status($leasing))[0] eq 'ok ok ok ok ok ok' });
+$leasing->stop;
+$leasing->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$leasing->start;
+says($leasing, 'no keeper', 'critical critical critical ok ok', 'registry', qr/^critical\|The keeper does not run, .*\|.* raise max_worker_processes/);
+$leasing->stop;
+$registry->stop;
+
+done_testing();
