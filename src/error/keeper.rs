@@ -366,6 +366,7 @@ fn refusal(refused: &RegistryError) -> String {
                 Cause::Serial => "a server has seen later changes",
                 Cause::Token => "a server has a lease that it does not know",
                 Cause::Foreign => "it is new, and servers have leases of another one",
+                Cause::New => "a server has just made it, and one before it may have been deleted",
                 Cause::Declared => "an administrator has declared it the one that counts",
             },
             rounded(*retry)
