@@ -64,10 +64,9 @@ TO PUBLIC;
 -- The functions of the views that PUBLIC may read; they show what the reader may see.
 GRANT EXECUTE ON FUNCTION pg_stat_snowflake(), snowflake_generators(), snowflake_presets(), snowflake_worker() TO PUBLIC;
 
--- It reads view snowflake_pools with the rights of its caller.
-GRANT EXECUTE ON FUNCTION snowflake_pool_calls() TO PUBLIC;
-
 -- Functions that those above call, or that views and the library call for a session. Each
 -- does what its caller may do. The planner needs no grant for its support function.
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA _snowflake TO PUBLIC;
-REVOKE EXECUTE ON FUNCTION _snowflake.horizon_support(internal), _snowflake.read_etcd(text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION
+    _snowflake.horizon_support(internal), _snowflake.lease(text, jsonb), _snowflake.read_registry()
+FROM PUBLIC;

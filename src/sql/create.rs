@@ -7,7 +7,8 @@ use pgrx::spi::quote_literal;
 
 use super::super::encoding::{DatabaseText, from_server};
 use super::super::{
-    catalog, error, label, mark, os_clock, report, session, session_generator, shmem, spi, time,
+    catalog, error, label, lease_wait, mark, os_clock, report, session, session_generator, shmem,
+    spi, time,
 };
 use super::call::{c_function, columns};
 use super::limit;
@@ -26,6 +27,7 @@ c_function!(snowflake_create_generator, |call| {
         let layout_text = described.layout_text();
         return Err(error::layout_is_over(&layout_text, layout.end()));
     }
+    lease_wait::check_worker_field(&call.name(0), &described, None)?;
     let name = call.measured(0, &limit::NAME).cast_mut_ptr();
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
