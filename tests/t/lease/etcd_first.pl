@@ -32,20 +32,20 @@ for my $node ($a, $b)
 }
 $a->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
 first_id($_, 'the grace period is ended, at the registry of the setting') for $a, $b;
-is(join(' ', sort { $a <=> $b } map { worker($_, 'worker_id') } $a, $b), '0 1', 'two worker IDs');
+is(join(' ', sort(map { worker($_, 'worker_id') } $a, $b)), '0 1', 'two worker IDs');
 is($b->safe_psql('postgres', 'SELECT string_agg(DISTINCT state, $$ $$), count(*) FROM snowflake_workers'), 'leased|2', 'each server sees both leases');
 is((error_of($a, 'SELECT snowflake_create_pool()'))[0], '42710', 'an administrator makes the pool of the setting, which exists');
 $a->safe_psql('postgres', q{SELECT snowflake_create_pool('more', '[2000,2010)'); SELECT snowflake_drop_pool('more')});
 
 # A generator that cannot hold the worker IDs of the pool.
-my ($code, $text) = error_of($a, q{SELECT snowflake_create_generator('narrow', 'time:41 worker:5 sequence:12')});
+my ($code, $text) = error_of($a, q{SELECT snowflake_create_generator('narrow', $$layout='time:41 worker:5 sequence:12' epoch=1735689600000$$)});
 is($code, '22023', 'refused, though the worker ID of now fits');
 like($text, qr/generator narrow cannot hold all worker IDs of pool "default".*HINT:.* made with worker_ids => '\[0,32\)'/s, 'with the way out');
 my (undef, $warning);
-$a->psql('postgres', q{CREATE SEQUENCE narrow; SECURITY LABEL FOR snowflake_id ON SEQUENCE narrow IS 'time:41 worker:5 sequence:12'}, stderr => \$warning);
-like($warning, qr/WARNING:  generator public\.narrow cannot hold all worker IDs of pool "default"/, 'a label, as a dump has it, is warned of');
+$a->psql('postgres', q{CREATE SEQUENCE narrow; SECURITY LABEL FOR snowflake_id ON SEQUENCE narrow IS $$layout='time:41 worker:5 sequence:12' epoch=1735689600000$$}, stderr => \$warning);
+like($warning, qr/WARNING:  generator narrow cannot hold all worker IDs of pool "default"/, 'a label, as a dump has it, is warned of');
 like($a->safe_psql('postgres', q{SELECT problem FROM snowflake_generators WHERE generator = 'narrow'::regclass}), qr/cannot hold all worker IDs/, 'the view says it afterwards');
-is((error_of($a, q{SELECT snowflake_create_generator('wide', 'time:41 worker:10 sequence:12')}))[0], '', 'a field that holds them');
+is((error_of($a, q{SELECT snowflake_create_generator('wide', $$layout='time:41 worker:10 sequence:12' epoch=1735689600000$$)}))[0], '', 'a field that holds them');
 
 # The prefix is deleted under load, while a server starts.
 start_load($a);
@@ -54,7 +54,10 @@ is($etcd->delete_keys, 2, 'what was stored is gone');
 $c->start;
 wait_until('the registry is new again', sub { waits_for_grace($c) });
 is(pools($c), 'default|[0,1024)|2|new', 'it begins as a loss');
-wait_until('the holders are told', sub { in_log($_, qr/The registry does not know what this server remembers of it/) > 0 }) for $a, $b;
+for my $node ($a, $b)
+{
+	wait_until('the holder is told', sub { in_log($node, qr/The registry does not know what this server remembers of it/) > 0 });
+}
 $c->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
 first_id($c, 'the prefix was deleted');
 wait_for_ids($a, 'the prefix was deleted');
