@@ -344,7 +344,7 @@ COMMENT ON COLUMN snowflake_pools.never_leased IS 'worker IDs that no server eve
 COMMENT ON COLUMN snowflake_pools.grace_until IS
     'until when the registry leases no worker IDs, since it may have lost leases; NULL if it does';
 COMMENT ON COLUMN snowflake_pools.grace_because IS
-    'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), '
+    'why it may have lost leases: origin (promoted, restored or copied), recovery (crash recovery, or a snapshot), '
     'serial or token (a server knows more than the registry), '
     'foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry()), '
     'new (a server has made the registry in etcd)';

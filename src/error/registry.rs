@@ -24,10 +24,7 @@ pub fn registry_elsewhere() -> Error {
         .detail(
             "\"snowflake_id.registry\" names one in PostgreSQL, and this database has no pools.",
         )
-        .hint(
-            "Call the function in the database of the registry. If this database is to be the \
-             registry, call snowflake_create_registry() first.",
-        )
+        .hint("Call the function in the database of the registry.")
 }
 
 /// A view would open a connection for this role.
@@ -44,8 +41,8 @@ pub fn registry_unreachable(why: &str) -> Error {
         .error("could not read the registry of this server")
         .detail(why)
         .hint(
-            "The role in \"snowflake_id.registry\" must be one for which \
-             snowflake_create_registry() was called.",
+            "In the database that \"snowflake_id.registry\" names, snowflake_create_registry() makes the \
+             registry, and lets the role of the setting use it.",
         )
 }
 

@@ -1,7 +1,8 @@
 //! Which registry a view or a function is about.
 //!
 //! Without an argument, it is the registry that this server uses: that of this database, if it
-//! has pools; else that of `snowflake_id.registry`. Who has set that has said where to connect.
+//! has pools; else that of `snowflake_id.registry`. Who has set that has said where to connect. A
+//! registry in another database is administrated there: sessions of other servers only read it.
 //! A role names another registry only if it is a superuser, since this server opens the
 //! connection, and reads the files that the URL names. Views open a connection for members of
 //! pg_monitor only.
@@ -12,12 +13,12 @@ use pgrx::pg_sys;
 
 use super::super::backend_wait::Backend;
 use super::super::error::{self, Error};
-use super::super::{compat, etcd_admin, guc};
+use super::super::{compat, etcd_admin, guc, server_key, spi};
 use super::{Purpose, Registry};
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::postgres;
 
-/// How long a view waits for a registry in another database.
+/// How long a session waits for a registry in another database.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the registry of this database has stored, in the form of
@@ -55,11 +56,25 @@ impl Place {
             return Ok(Self::Here);
         }
         if !url::is_etcd(&setting) {
-            return Err(error::registry_elsewhere());
+            return match is_here(&setting)? {
+                true => Ok(Self::Here),
+                false => Err(error::registry_elsewhere()),
+            };
         }
         let url = Url::parse(&setting).map_err(|why| error::etcd::not_a_url(&why))?;
         Ok(Self::Etcd(url))
     }
+}
+
+/// Whether a setting that names no etcd leads to this database, which is to be a registry.
+fn is_here(setting: &str) -> Result<bool, Error> {
+    let database = spi::value("SELECT pg_catalog.current_database()", &[])?;
+    let here = (
+        server_key::postmaster_start(),
+        &*database.unwrap_or_default(),
+    );
+    postgres::is_database(setting, here, Instant::now() + TIMEOUT, &mut Backend)
+        .map_err(|why| error::registry_unreachable(&error::client::of_postgres(&why)))
 }
 
 /// Whether the registry of this database has a pool.

@@ -21,7 +21,8 @@ const SET_UP: &str = "SELECT (SELECT e.extname FROM pg_catalog.pg_extension AS e
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false), \
     pg_catalog.set_config('default_transaction_read_only', 'off', false), \
     pg_catalog.set_config('statement_timeout', '5s', false), \
-    pg_catalog.set_config('lock_timeout', '5s', false)";
+    pg_catalog.set_config('lock_timeout', '5s', false), \
+    pg_catalog.current_database()";
 
 /// A call of a function of schema `_snowflake`, unless the function is not the extension's. The
 /// owner of that database may have put one of its name in its place. That one would be run with
@@ -169,25 +170,38 @@ impl PostgresRegistry {
 
     fn connect(&self, until: Instant) -> Result<Connection, PostgresError> {
         let server = self.server.as_ref().map_err(Clone::clone)?;
-        let (connection, started) = connect(server, until, &mut Thread(&self.stop))?;
-        self.here
-            .store(started == Some(self.started), Ordering::Relaxed);
-        Ok(connection)
+        let there = connect(server, until, &mut Thread(&self.stop))?;
+        let is_here = there.started == Some(self.started);
+        self.here.store(is_here, Ordering::Relaxed);
+        Ok(there.connection)
     }
 }
 
-/// A connection to the registry, and when its postmaster started.
+/// A connection that is set up, and where it leads.
+struct There {
+    connection: Connection,
+    /// When the postmaster started.
+    started: Option<i64>,
+    database: String,
+}
+
 fn connect(
     server: &Conninfo,
     until: Instant,
     waiter: &mut dyn Waiter,
-) -> Result<(Connection, Option<i64>), PostgresError> {
+) -> Result<There, PostgresError> {
     let left = || until.saturating_duration_since(Instant::now());
     let mut connection = Connection::open(server, left(), waiter)?;
     let rows = connection.query(SET_UP, &[], left(), waiter)?;
     rows.first_value().ok_or(PostgresError::NoExtension)?;
-    let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
-    Ok((connection, started.and_then(|text| text.parse().ok())))
+    let row = rows.rows.first();
+    let started = row.and_then(|row| row.get(1)?.as_deref()?.parse().ok());
+    let database = row.and_then(|row| row.last()?.clone());
+    Ok(There {
+        connection,
+        started,
+        database: database.unwrap_or_default(),
+    })
 }
 
 /// What a function of the registry returns; `None` if it returns nothing, or is not the
@@ -204,6 +218,24 @@ fn call(
     Ok(rows.first_value().map(str::to_string))
 }
 
+/// Whether a conninfo or a URL leads to this database of the server whose postmaster started at
+/// `started`.
+///
+/// # Errors
+/// Why that is not known by this instant.
+pub fn is_database(
+    registry: &str,
+    (started, database): (i64, &str),
+    until: Instant,
+    waiter: &mut dyn Waiter,
+) -> Result<bool, PostgresError> {
+    match connect(&server(registry)?, until, waiter) {
+        Ok(there) => Ok(there.started == Some(started) && there.database == database),
+        Err(PostgresError::NoExtension) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// What the registry of a conninfo or a URL has stored, as JSON; `None` if it has no pool.
 ///
 /// # Errors
@@ -213,6 +245,12 @@ pub fn read_stored(
     until: Instant,
     waiter: &mut dyn Waiter,
 ) -> Result<Option<String>, PostgresError> {
-    let (mut connection, _) = connect(&server(registry)?, until, waiter)?;
-    Ok(call(&mut connection, READ, ["", "{}"], until, waiter)?)
+    let mut there = connect(&server(registry)?, until, waiter)?;
+    Ok(call(
+        &mut there.connection,
+        READ,
+        ["", "{}"],
+        until,
+        waiter,
+    )?)
 }

@@ -80,6 +80,17 @@ $one->safe_psql('own', 'CREATE EXTENSION snowflake_id; SELECT snowflake_create_r
 is($one->safe_psql('own', 'SELECT pool, leased FROM snowflake_pools'), 'default|0', 'a database that has pools shows them');
 is($one->safe_psql('own', q{SELECT snowflake_create_pool('more', '[2000,2010)'); SELECT count(*) FROM snowflake_pools}) =~ s/^\n//r, '2', 'and its functions are about them');
 
+# A server whose setting leads to a database of its own: that is to be the registry.
+my $self = new_node('self', -1);
+$self->append_conf('postgresql.conf', "snowflake_id.registry = '" . conninfo($self) . "'");
+$self->start;
+$self->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE DATABASE other');
+$self->safe_psql('other', 'CREATE EXTENSION snowflake_id');
+is((error_of($self, q{SELECT snowflake_create_pool(max_ahead => '1 s')}, 'other'))[0], '55000', 'not another database of it');
+$self->safe_psql('postgres', q{SELECT snowflake_create_pool(max_ahead => '1 s')});
+wait_until('a registry of its own', sub { worker($self, 'worker_id') eq '0' });
+$self->stop;
+
 # A pool that is not there; the hint of the registry reaches the server.
 set_by_reload($two, 'snowflake_id.pool' => 'mine');
 wait_until('the hint', sub { worker($two, 'last_error') =~ /SQLSTATE 42704: pool "mine" does not exist\. snowflake_create_pool\(\) makes a pool;/ });
