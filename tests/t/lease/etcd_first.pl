@@ -78,4 +78,11 @@ for my $case ([ $other, 'default' ], [ $mine, 'mine' ])
 is(join(' ', keys %{ { $etcd->entries('pools') } }), 'default', 'no other pool was made');
 is(pools($c) =~ s/\|[^|]*$//r, 'default|[0,1024)|2', 'and no other registry');
 $_->stop for $a, $b, $c;
+# Nor where there is any other key: somebody has deleted a part.
+$etcd->delete_keys;
+$etcd->etcdctl('put', '/snowflake_id/servers/left', '{}');
+$c->start;
+wait_until('a part is left', sub { worker($c, 'last_error') =~ /^Pool "default" does not exist in etcd/ });
+is($etcd->entries('pools'), 0, 'and no pool was made');
+$c->stop;
 done_testing();

@@ -183,7 +183,7 @@ sub lose_data
 	my ($self) = @_;
 	my $member = $self->{members}[0];
 	$self->kill_members(0);
-	my $read = Etcd->new("$member->{name}_lost", 1, folder => $member->{folder});
+	my $read = Etcd->new("$member->{name}_lost", 1, folder => $member->{folder}, prefix => $self->{in_url} eq '' ? $self->{prefix} : undef);
 	$self->{lost} = join "\n", $self->{lost} || (), $read->bounds;
 	$read->kill_members(0);
 	rmtree($member->{folder});
