@@ -101,18 +101,17 @@ pub fn check_worker_field(name: &str, label: &Label, key: Option<SlotKey>) -> Re
         false => Some(shared.server()),
     };
     let Some(lease) = lease else { return Ok(()) };
-    let pool = shared.with_lease(lease, |_, state| {
-        let terms = state.link.as_ref()?.node.terms()?;
-        Some((state.shown.pool.get(), terms.ids.end - 1))
+    let greatest = i64::try_from(max).unwrap_or(i64::MAX);
+    let told = shared.with_lease(lease, |_, state| {
+        let (terms, pool) = (state.link.as_ref()?.node.terms()?, state.shown.pool);
+        Some((terms.fit(greatest), pool, terms.ids.end - 1))
     });
-    if let Some((pool, last)) = pool {
-        return match u64::try_from(last) {
-            Ok(end) if end > max => Err(error::keeper::pool_exceeds_layout(name, &pool, last, max)),
-            _ => Ok(()),
-        };
-    }
-    match lease.generation().worker() {
-        Some(worker) if layout.stamp(worker).is_err() => {
+    match (told, lease.generation().worker()) {
+        (Some((false, pool, last)), _) => {
+            let pool = pool.get();
+            Err(error::keeper::pool_exceeds_layout(name, &pool, last, max))
+        }
+        (None, Some(worker)) if layout.stamp(worker).is_err() => {
             let (is_leased, text) = (guc::worker_id().is_none(), label.layout_text());
             Err(error::worker_id_range(
                 worker.get(),
