@@ -2,16 +2,6 @@
 -- worker IDs from this registry. See docs/ordered.md; crates/core/src/lease/cluster_horizon.rs has the
 -- rules, and src/registry/servers.rs reads and writes the table for them.
 
-CREATE TABLE _snowflake.servers (
-    identity text PRIMARY KEY,
-    server jsonb NOT NULL
-) WITH (fillfactor = 50);
-COMMENT ON TABLE _snowflake.servers IS
-    'internal: the servers that count for snowflake_cluster_horizon(), and those that were dropped; see view snowflake_cluster_servers';
-COMMENT ON COLUMN _snowflake.servers.identity IS
-    'system identifier, boot ID of the kernel, device and inode of the data directory';
-COMMENT ON COLUMN _snowflake.servers.server IS
-    'the server''s place and latest worker ID, what it has reported, and when; instants in Unix milliseconds';
 -- snowflake_cluster_horizon() is VOLATILE, since each call answers anew. It locks and changes
 -- nothing, so whoever may call it stops nobody.
 
@@ -72,9 +62,10 @@ COMMENT ON FUNCTION _snowflake.server(jsonb, bigint) IS
 -- A view reads tables with the rights of its owner; functions in it are run by its reader.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE VIEW @extschema@.snowflake_cluster_servers AS
-SELECT s.* FROM _snowflake.servers AS r
-CROSS JOIN LATERAL _snowflake.server(r.server, _snowflake.millis(clock_timestamp())) AS s
-WHERE r.server ->> 'dropped' IS NULL;
+SELECT s.* FROM _snowflake.used AS u
+CROSS JOIN LATERAL unnest(u.servers) AS e (server)
+CROSS JOIN LATERAL _snowflake.server(e.server, u.now) AS s
+WHERE e.server ->> 'dropped' IS NULL;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_cluster_servers IS
     'the servers that count for snowflake_cluster_horizon(): the one with the earliest horizon, or with none, holds it back';
@@ -96,15 +87,3 @@ COMMENT ON COLUMN snowflake_cluster_servers.horizon IS
     'no ID of an earlier instant can appear there any more; NULL if it has not reported';
 COMMENT ON COLUMN snowflake_cluster_servers.lag IS
     'how long ago that instant is, by the registry''s clock; up to a third of a lease if nothing holds it back';
-
-CREATE FUNCTION snowflake_cluster_servers_in(registry text) RETURNS SETOF snowflake_cluster_servers
-    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry))
-    SELECT s.* FROM a
-    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'servers') AS e (server)
-    CROSS JOIN LATERAL _snowflake.server(e.server, (a.stored ->> 'now')::bigint) AS s
-    WHERE e.server ->> 'dropped' IS NULL
-$$;
-COMMENT ON FUNCTION snowflake_cluster_servers_in(text) IS
-    'the servers that count for the horizon of the registry in etcd with this URL; as view snowflake_cluster_servers';

@@ -12,10 +12,12 @@
 -- the caller, who needs EXECUTE, and switch to the owner of the tables where they read and
 -- change them: src/guard.rs says how. A dump has no rows of these tables: leases that
 -- were restored would be those of the past, and the registry would not know. Function
--- snowflake_pool_calls() prints the calls that make the pools again.
+-- _snowflake.pool_calls() prints the calls that make the pools again.
 --
--- A registry can also be in etcd (src/etcd): then the functions of administrators get
--- its URL, and read and change none of these tables. They serve superusers only.
+-- A registry can also be in etcd, or in another database. The functions of administrators work on
+-- the one that this server uses, and the views show it: src/registry/place.rs says which one that
+-- is. What a registry has stored is one jsonb, of whatever kind the registry is, and the views take
+-- that apart.
 --
 -- A pool, a lease, a server and the state are each stored as the JSON of the core's type, as in
 -- etcd. Beside it, in columns that PostgreSQL makes of it, there is only what a search needs.
@@ -99,24 +101,41 @@ COMMENT ON TABLE _snowflake.leases IS
 COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
 COMMENT ON COLUMN _snowflake.leases.lease IS
     'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns behind it are parts of it that searches need';
+CREATE TABLE _snowflake.servers (
+    identity text PRIMARY KEY,
+    server jsonb NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE _snowflake.servers IS
+    'internal: the servers that count for snowflake_cluster_horizon(), and those that were dropped; see view snowflake_cluster_servers';
+COMMENT ON COLUMN _snowflake.servers.identity IS
+    'system identifier, boot ID of the kernel, device and inode of the data directory';
+COMMENT ON COLUMN _snowflake.servers.server IS
+    'the server''s place and latest worker ID, what it has reported, and when; instants in Unix milliseconds';
 SET LOCAL search_path = @extschema@, pg_temp;
 
-CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
+CREATE FUNCTION _snowflake.lease(pool text, request jsonb) RETURNS jsonb
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_lease';
-COMMENT ON FUNCTION snowflake_lease(text, jsonb) IS
-    'for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; '
+    AS 'MODULE_PATHNAME', 'snowflake_internal_lease';
+COMMENT ON FUNCTION _snowflake.lease(text, jsonb) IS
+    'internal, for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; '
     'the reply counts only once the transaction has committed, so the call is a transaction of its own';
 
+CREATE FUNCTION snowflake_create_registry(role text DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_create_registry';
+COMMENT ON FUNCTION snowflake_create_registry(text) IS
+    'makes this database a registry of worker IDs, with pool "default" of worker IDs 0 to 1023, unless it has a pool; '
+    'and lets servers that connect as this role lease worker IDs';
+
 CREATE FUNCTION snowflake_create_pool(
-    name text, worker_ids int8range,
+    name text DEFAULT 'default', worker_ids int8range DEFAULT '[0,1024)',
     lease interval DEFAULT '30 s', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
     except_ids int8multirange DEFAULT '{}', spares integer DEFAULT 0,
     namespace text DEFAULT 'default', registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
     AS 'MODULE_PATHNAME', 'snowflake_create_pool';
 COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) IS
-    'makes a pool of worker IDs, which this database, or the registry in etcd with this URL, leases to servers; '
+    'makes a pool of worker IDs in the registry that this server uses, or in etcd with this URL; '
     'pools of one namespace have different worker IDs';
 
 CREATE FUNCTION snowflake_drop_pool(name text, registry text DEFAULT '') RETURNS void
@@ -146,55 +165,98 @@ COMMENT ON FUNCTION snowflake_declare_registry(text) IS
     'declares that of all copies of this registry, this one counts: '
     'it serves again if it has stopped, after a grace period, and servers that have asked it accept no other copy';
 
--- What the functions _snowflake.worker() and _snowflake.pool() say of what a registry has stored is
--- what the views show of the registry in this database, and the functions further below of one in
--- etcd. PostgreSQL writes the body of the first one into the view: so it is not STRICT, and gets
--- the time as a column.
---
 -- The views are made with this path, which holds no object of others: an operator or a
 -- function in the extension's schema that fits the types better than those in pg_catalog
 -- would be taken, whoever made it, and run by whoever reads the view.
 SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION _snowflake.worker(pool jsonb, lease jsonb, is_kept boolean, now bigint)
-    RETURNS TABLE (worker_id integer, state text, host text, address text, port integer, data_directory text,
+CREATE VIEW _snowflake.here AS
+SELECT n.now, r.state - 'key' AS state, (SELECT array_agg(p.pool) FROM _snowflake.pools AS p) AS pools,
+    (SELECT array_agg(l.namespace ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS namespaces,
+    (SELECT array_agg(l.lease ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS leases,
+    NULL::boolean[] AS live, (SELECT array_agg(s.server) FROM _snowflake.servers AS s) AS servers
+FROM _snowflake.state AS r
+CROSS JOIN (SELECT _snowflake.millis(clock_timestamp())) AS n (now)
+-- There is one row. Said so, the planner expects no more, and compiles nothing.
+WHERE r.id = 1 AND EXISTS (SELECT FROM _snowflake.pools);
+COMMENT ON VIEW _snowflake.here IS 'internal: what the registry in this database has stored; no row without a pool';
+COMMENT ON COLUMN _snowflake.here.now IS 'time of the registry';
+COMMENT ON COLUMN _snowflake.here.state IS 'as in _snowflake.state, without the key: who reads a view need not have it';
+COMMENT ON COLUMN _snowflake.here.pools IS 'the pools';
+COMMENT ON COLUMN _snowflake.here.namespaces IS 'the namespace of each lease';
+COMMENT ON COLUMN _snowflake.here.leases IS 'the leases, as in _snowflake.leases';
+COMMENT ON COLUMN _snowflake.here.live IS 'whether etcd keeps the worker ID of each lease for its holder; NULL: the lease says it';
+COMMENT ON COLUMN _snowflake.here.servers IS 'the servers, as in _snowflake.servers';
+
+CREATE FUNCTION _snowflake.read_registry() RETURNS jsonb
+    LANGUAGE c STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_read_registry';
+COMMENT ON FUNCTION _snowflake.read_registry() IS
+    'internal, for servers that lease a worker ID: what the registry in this database has stored; NULL if it has no pool';
+
+CREATE FUNCTION _snowflake.read_elsewhere() RETURNS jsonb
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_read_elsewhere';
+COMMENT ON FUNCTION _snowflake.read_elsewhere() IS
+    'internal: what the registry in etcd or in another database has stored that this server uses; NULL if there is none; for pg_monitor';
+
+CREATE VIEW _snowflake.used AS
+SELECT h.* FROM _snowflake.here AS h
+UNION ALL
+SELECT (e.stored -> 'now')::bigint, e.stored -> 'state', ARRAY(SELECT jsonb_array_elements(e.stored -> 'pools')),
+    ARRAY(SELECT w.worker ->> 'namespace' FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
+    ARRAY(SELECT w.worker -> 'row' FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
+    ARRAY(SELECT (w.worker -> 'live')::boolean FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
+    ARRAY(SELECT jsonb_array_elements(e.stored -> 'servers'))
+FROM (SELECT _snowflake.read_elsewhere() WHERE NOT EXISTS (SELECT FROM _snowflake.pools)) AS e (stored)
+WHERE e.stored IS NOT NULL;
+COMMENT ON VIEW _snowflake.used IS 'internal: what the registry that this server uses has stored; src/registry/place.rs says which one that is';
+COMMENT ON COLUMN _snowflake.used.now IS 'this column and the others: as in _snowflake.here';
+
+-- PostgreSQL writes the body of the function into the views: so it is not STRICT, and gets the time
+-- as a column.
+CREATE FUNCTION _snowflake.workers(of_pool jsonb, namespaces text[], leases jsonb[], live boolean[], now bigint)
+    RETURNS TABLE (pool text, worker_id integer, state text, host text, address text, port integer, data_directory text,
         system_identifier numeric, since timestamptz, leased_until timestamptz, bound timestamptz, token text,
         contested_by text, contested_since timestamptz, contested_last timestamptz, role text)
-    LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
+    LANGUAGE sql STABLE PARALLEL SAFE ROWS 100
 BEGIN ATOMIC
-    SELECT (lease -> 'worker')::integer,
-        CASE WHEN r.is_released OR NOT is_kept THEN
-                 CASE WHEN (lease -> 'worker')::bigint >= (pool #> '{ids,end}')::bigint - (pool -> 'spares')::bigint THEN 'spare'
+    SELECT of_pool ->> 'name', i.worker_id,
+        CASE WHEN r.is_released OR NOT coalesce(e.is_live, (e.lease -> 'leased_until')::bigint > now - (of_pool -> 'hold')::bigint) THEN
+                 CASE WHEN i.worker_id >= (of_pool #> '{ids,end}')::bigint - (of_pool -> 'spares')::bigint THEN 'spare'
                       WHEN r.is_released THEN 'released'
                       ELSE 'free' END
-             WHEN lease ->> 'revoked' IS NOT NULL THEN 'revoked'
-             WHEN now >= (lease -> 'leased_until')::bigint THEN 'expired'
+             WHEN e.lease ->> 'revoked' IS NOT NULL THEN 'revoked'
+             WHEN now >= (e.lease -> 'leased_until')::bigint THEN 'expired'
              ELSE 'leased' END,
-        lease #>> '{holder,host}', lease #>> '{holder,address}', (lease #> '{holder,port}')::integer,
-        lease #>> '{holder,data_directory}', (lease #> '{holder,identity,system}')::numeric,
-        _snowflake.instant((lease -> 'since')::bigint), _snowflake.instant((lease -> 'leased_until')::bigint),
-        _snowflake.instant((lease -> 'bound')::bigint), (lease ->> 'counter') || '-' || left(lease ->> 'nonce', 8),
-        CASE WHEN c.is_heard THEN format('%s%s, port %s, data directory "%s"', lease #>> '{contender,by,host}',
-            ' (' || nullif(lease #>> '{contender,by,address}', '') || ')', lease #>> '{contender,by,port}',
-            lease #>> '{contender,by,data_directory}') END,
-        CASE WHEN c.is_heard THEN _snowflake.instant((lease #>> '{contender,since}')::bigint) END,
-        CASE WHEN c.is_heard THEN _snowflake.instant((lease #>> '{contender,latest}')::bigint) END,
-        nullif(lease #>> '{holder,identity,role}', '')
-    FROM (SELECT (lease -> 'released')::boolean) AS r (is_released)
-    CROSS JOIN LATERAL (SELECT NOT r.is_released AND (lease #>> '{contender,latest}')::bigint
-        >= now - 2 * ((pool -> 'lease')::bigint + (pool -> 'hold')::bigint)) AS c (is_heard);
+        e.lease #>> '{holder,host}', e.lease #>> '{holder,address}', (e.lease #> '{holder,port}')::integer,
+        e.lease #>> '{holder,data_directory}', (e.lease #> '{holder,identity,system}')::numeric,
+        _snowflake.instant((e.lease -> 'since')::bigint), _snowflake.instant((e.lease -> 'leased_until')::bigint),
+        _snowflake.instant((e.lease -> 'bound')::bigint), (e.lease ->> 'counter') || '-' || left(e.lease ->> 'nonce', 8),
+        CASE WHEN c.is_heard THEN format('%s%s, port %s, data directory "%s"', e.lease #>> '{contender,by,host}',
+            ' (' || nullif(e.lease #>> '{contender,by,address}', '') || ')', e.lease #>> '{contender,by,port}',
+            e.lease #>> '{contender,by,data_directory}') END,
+        CASE WHEN c.is_heard THEN _snowflake.instant((e.lease #>> '{contender,since}')::bigint) END,
+        CASE WHEN c.is_heard THEN _snowflake.instant((e.lease #>> '{contender,latest}')::bigint) END,
+        nullif(e.lease #>> '{holder,identity,role}', '')
+    FROM unnest(namespaces, leases, live) AS e (namespace, lease, is_live)
+    CROSS JOIN LATERAL (SELECT (e.lease -> 'worker')::integer) AS i (worker_id)
+    CROSS JOIN LATERAL (SELECT (e.lease -> 'released')::boolean) AS r (is_released)
+    CROSS JOIN LATERAL (SELECT NOT r.is_released AND (e.lease #>> '{contender,latest}')::bigint
+        >= now - 2 * ((of_pool -> 'lease')::bigint + (of_pool -> 'hold')::bigint)) AS c (is_heard)
+    WHERE e.namespace = of_pool ->> 'namespace'
+        AND i.worker_id >= (of_pool #> '{ids,start}')::bigint AND i.worker_id < (of_pool #> '{ids,end}')::bigint;
 END;
-COMMENT ON FUNCTION _snowflake.worker(jsonb, jsonb, boolean, bigint) IS
-    'internal: a row of view snowflake_workers; is_kept: nobody but the holder can have the worker ID';
+COMMENT ON FUNCTION _snowflake.workers(jsonb, text[], jsonb[], boolean[], bigint) IS
+    'internal: the rows of view snowflake_workers for a pool, from what a registry has stored';
 
 CREATE VIEW @extschema@.snowflake_workers AS
-SELECT p.name AS pool, w.*
-FROM (SELECT _snowflake.millis(clock_timestamp())) AS n (now)
-CROSS JOIN _snowflake.pools AS p
-JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
-CROSS JOIN LATERAL _snowflake.worker(p.pool, l.lease, l.leased_until > n.now - (p.pool -> 'hold')::bigint, n.now) AS w;
+SELECT w.*
+FROM _snowflake.used AS u
+CROSS JOIN LATERAL unnest(u.pools) AS p (pool)
+CROSS JOIN LATERAL _snowflake.workers(p.pool, u.namespaces, u.leases, u.live, u.now) AS w;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_workers IS
-    'the worker IDs that this registry has leased, with their latest holders; '
+    'the worker IDs that the registry of this server has leased, with their latest holders; '
     'worker IDs that were never leased have no row, see snowflake_pools.never_leased';
 COMMENT ON COLUMN snowflake_workers.pool IS 'the pool that has the worker ID';
 COMMENT ON COLUMN snowflake_workers.worker_id IS 'the worker ID';
@@ -258,16 +320,14 @@ COMMENT ON FUNCTION _snowflake.pool(jsonb, jsonb, bigint, jsonb) IS
 
 CREATE VIEW @extschema@.snowflake_pools AS
 SELECT p.*
-FROM _snowflake.state AS r
-CROSS JOIN _snowflake.pools AS s
-CROSS JOIN LATERAL _snowflake.pool(s.pool, r.state - 'key', _snowflake.millis(clock_timestamp()),
-    (SELECT jsonb_object_agg(w.worker_id, w.state) FROM @extschema@.snowflake_workers AS w WHERE w.pool = s.name)) AS p
--- There is one row. Said so, the planner expects no more, and compiles nothing. Who reads the
--- view runs the function, and need not have the key.
-WHERE r.id = 1;
+FROM _snowflake.used AS u
+CROSS JOIN LATERAL unnest(u.pools) AS s (pool)
+CROSS JOIN LATERAL _snowflake.pool(s.pool, u.state, u.now,
+    (SELECT jsonb_object_agg(w.worker_id, w.state)
+        FROM _snowflake.workers(s.pool, u.namespaces, u.leases, u.live, u.now) AS w)) AS p;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_pools IS
-    'the pools of worker IDs that this database leases, and the state of the registry';
+    'the pools of the registry that this server uses, and the state of the registry';
 COMMENT ON COLUMN snowflake_pools.pool IS 'name of the pool';
 COMMENT ON COLUMN snowflake_pools.namespace IS 'pools of one namespace have different worker IDs';
 COMMENT ON COLUMN snowflake_pools.worker_ids IS 'the worker IDs of the pool';
@@ -284,9 +344,10 @@ COMMENT ON COLUMN snowflake_pools.never_leased IS 'worker IDs that no server eve
 COMMENT ON COLUMN snowflake_pools.grace_until IS
     'until when the registry leases no worker IDs, since it may have lost leases; NULL if it does';
 COMMENT ON COLUMN snowflake_pools.grace_because IS
-    'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), '
+    'why it may have lost leases: origin (promoted, restored or copied), recovery (crash recovery, or a snapshot), '
     'serial or token (a server knows more than the registry), '
-    'foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry())';
+    'foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry()), '
+    'new (a server has made the registry in etcd)';
 COMMENT ON COLUMN snowflake_pools.era IS 'one more with each time that leases may have been lost';
 COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
@@ -294,8 +355,8 @@ COMMENT ON COLUMN snowflake_pools.stopped_by IS 'host name of that server';
 
 -- It reads the view with the rights of its reader.
 SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION @extschema@.snowflake_pool_calls() RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 10
+CREATE FUNCTION _snowflake.pool_calls() RETURNS SETOF text
+    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE ROWS 10
 BEGIN ATOMIC
     SELECT format('SELECT %s.snowflake_create_pool(%L, int8range(%s, %s), lease => %L, hold => %L, max_ahead => %L, '
         'except_ids => %L, spares => %s, namespace => %L);',
@@ -305,46 +366,5 @@ BEGIN ATOMIC
     FROM @extschema@.snowflake_pools AS p ORDER BY p.namespace, lower(p.worker_ids);
 END;
 SET LOCAL search_path = @extschema@, pg_temp;
-COMMENT ON FUNCTION snowflake_pool_calls() IS
-    'the calls of snowflake_create_pool() that make the pools of this database again, for a database that was restored from a dump';
-
-CREATE FUNCTION _snowflake.read_etcd(registry text) RETURNS jsonb
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_internal_read_etcd';
-COMMENT ON FUNCTION _snowflake.read_etcd(text) IS
-    'internal, for snowflake_workers_in() and snowflake_pools_in(): what a registry in etcd has stored';
-
-CREATE FUNCTION _snowflake.workers_of(stored jsonb, pool jsonb) RETURNS SETOF snowflake_workers
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT pool ->> 'name', w.*
-    FROM jsonb_array_elements(stored -> 'workers') AS e (worker)
-    CROSS JOIN LATERAL _snowflake.worker(pool, e.worker -> 'row', (e.worker -> 'live')::boolean, (stored -> 'now')::bigint) AS w
-    WHERE e.worker -> 'namespace' = pool -> 'namespace'
-        AND w.worker_id >= (pool #> '{ids,start}')::bigint AND w.worker_id < (pool #> '{ids,end}')::bigint
-$$;
-COMMENT ON FUNCTION _snowflake.workers_of(jsonb, jsonb) IS
-    'internal: the rows of view snowflake_workers for a pool of a registry in etcd, from what _snowflake.read_etcd() has returned';
-
-CREATE FUNCTION snowflake_workers_in(registry text) RETURNS SETOF snowflake_workers
-    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry))
-    SELECT w.* FROM a
-    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS e (pool)
-    CROSS JOIN LATERAL _snowflake.workers_of(a.stored, e.pool) AS w
-$$;
-COMMENT ON FUNCTION snowflake_workers_in(text) IS
-    'the worker IDs that the registry in etcd with this URL has leased; as view snowflake_workers';
-
-CREATE FUNCTION snowflake_pools_in(registry text) RETURNS SETOF snowflake_pools
-    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry))
-    SELECT p.* FROM a
-    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS e (pool)
-    CROSS JOIN LATERAL _snowflake.pool(e.pool, a.stored -> 'state', (a.stored -> 'now')::bigint,
-        (SELECT jsonb_object_agg(w.worker_id, w.state) FROM _snowflake.workers_of(a.stored, e.pool) AS w)) AS p
-$$;
-COMMENT ON FUNCTION snowflake_pools_in(text) IS
-    'the pools of the registry in etcd with this URL; as view snowflake_pools';
+COMMENT ON FUNCTION _snowflake.pool_calls() IS
+    'internal: the calls of snowflake_create_pool() that make the pools again, for a database that was restored from a dump';

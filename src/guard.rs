@@ -83,6 +83,12 @@ impl Guard {
         spi::row_as(self.owner, statement, values)
     }
 
+    /// Runs a statement as the owner of the tables, such as GRANT, which has no parameters: the
+    /// caller quotes what it puts in.
+    pub fn run(self, statement: &str) -> Result<(), Error> {
+        spi::as_user(self.owner, 0, || spi::run(statement))
+    }
+
     /// Runs such a statement. Returns the first value, if there is one that is not NULL.
     pub fn value(self, statement: &'static str, values: &[&str]) -> Result<Option<String>, Error> {
         Ok(self.row(statement, values)?.and_then(SpiRow::first))

@@ -6,6 +6,7 @@ use super::shmem::{self, Shared, SlotKey};
 use super::{compat, os_clock};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Nanos};
+use snowflake_core::label::Label;
 use snowflake_core::protocol::host::IssueError;
 
 /// How long calls wait for a worker ID when the server has started to ask for one.
@@ -86,17 +87,42 @@ fn obstacle() -> Option<String> {
     Some(error::keeper::failure(&obstacle))
 }
 
-/// The pool from which the server, or a generator with worker IDs of its own, has its
-/// worker ID, and the last worker ID of the pool.
-pub fn pool_end(shared: &Shared, key: SlotKey, generator: &Generator) -> Option<(String, i64)> {
-    let lease = match generator.rotates_worker() {
-        true => shared.lease_of(key)?,
-        false => shared.server(),
+/// Whether the worker field of a generator holds every worker ID that this server may get for it:
+/// those of the pool, as soon as the registry has told them, or else the one that it has. `key` is
+/// that of a generator that is there already, and may lease worker IDs of its own.
+pub fn check_worker_field(name: &str, label: &Label, key: Option<SlotKey>) -> Result<(), Error> {
+    let (generator, layout) = (label.generator(), label.layout());
+    let max = layout.max_worker();
+    let Some(shared) = shmem::shared().ok().filter(|_| layout.has_worker()) else {
+        return Ok(());
     };
-    shared.with_lease(lease, |_, state| {
-        let terms = state.link.as_ref()?.node.terms()?;
-        Some((state.shown.pool.get(), terms.ids.end - 1))
-    })
+    let lease = match generator.rotates_worker() {
+        true => key.and_then(|key| shared.lease_of(key)),
+        false => Some(shared.server()),
+    };
+    let Some(lease) = lease else { return Ok(()) };
+    let greatest = i64::try_from(max).unwrap_or(i64::MAX);
+    let told = shared.with_lease(lease, |_, state| {
+        let (terms, pool) = (state.link.as_ref()?.node.terms()?, state.shown.pool);
+        Some((terms.fit(greatest), pool, terms.ids.end - 1))
+    });
+    match (told, lease.generation().worker()) {
+        (Some((false, pool, last)), _) => {
+            let pool = pool.get();
+            Err(error::keeper::pool_exceeds_layout(name, &pool, last, max))
+        }
+        (None, Some(worker)) if layout.stamp(worker).is_err() => {
+            let (is_leased, text) = (guc::worker_id().is_none(), label.layout_text());
+            Err(error::worker_id_range(
+                worker.get(),
+                max,
+                is_leased,
+                name,
+                &text,
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The generator of this name refuses what was asked, as its users are told.

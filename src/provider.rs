@@ -9,7 +9,8 @@
 //! invalidation with the lock, and reads the new label. So no two sessions ever issue
 //! with different labels.
 //!
-//! The check reads no clock and no setting: a dump must restore anywhere.
+//! The check refuses nothing because of a clock, a setting or a registry: a dump must restore
+//! anywhere. Of a worker field that is too small for this server it warns.
 //!
 //! # A labelled sequence can hold a mark
 //!
@@ -25,7 +26,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
 use super::sql::limit;
-use super::{catalog, encoding, mark, report, session, shmem};
+use super::{catalog, encoding, lease_wait, mark, report, session, shmem};
 use snowflake_core::id::Millis;
 use snowflake_core::label::Label;
 use snowflake_core::layout::OrderError;
@@ -72,6 +73,8 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     }
     if let (Some(label), Some(text)) = (&label, text) {
         fit(relation, before.as_ref(), text)?;
+        let name = session::of_sequence(relation).name();
+        lease_wait::check_worker_field(&name, label, None).unwrap_or_else(Error::warning);
         if label.layout().can_be_negative() {
             let from = match label.layout().disorder() {
                 Some(OrderError::NegativeFrom(at)) => Some(at),

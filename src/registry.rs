@@ -20,10 +20,12 @@
 //! `on` for the rest of the transaction: a server that has crashed, or a synchronous
 //! standby that is promoted, has the grant.
 
+mod place;
 mod pools;
 mod servers;
 
-pub use pools::{WantedPool, create_pool, drop_pool};
+pub use place::{Place, read_elsewhere, read_here};
+pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
 pub use servers::{drop_server, horizon};
 
 use std::cell::Cell;
@@ -88,7 +90,7 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
         MessageError::Content(why) => error::request_not_read(&why),
     })?;
     request.asker.fits().map_err(error::request_not_fit)?;
-    let function = c"snowflake_lease()";
+    let function = c"_snowflake.lease()";
     let registry = Registry::lock(function)?;
     // A caller who aborts the transaction would know of an era that is never stored.
     if BEGAN_ERA.get() == compat::transaction() {
@@ -137,20 +139,8 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     Ok(free.as_nodes_clock())
 }
 
-/// Ends the grace period.
-pub fn end_grace() -> Result<(), Error> {
-    change(c"snowflake_end_grace_period()", State::end_grace)
-}
-
-/// Declares that this registry counts.
-pub fn declare() -> Result<(), Error> {
-    change(c"snowflake_declare_registry()", State::declare)
-}
-
-fn change(
-    function: &std::ffi::CStr,
-    f: impl FnOnce(&mut State, &RegistryInput),
-) -> Result<(), Error> {
+/// Ends the grace period, or declares that this registry counts.
+pub fn change(function: &CStr, f: fn(&mut State, &RegistryInput)) -> Result<(), Error> {
     let registry = Registry::lock(function)?;
     let mut state = registry.state()?.ok_or_else(error::no_registry)?;
     f(&mut state, &registry_input(None)?);
@@ -212,7 +202,7 @@ struct Registry {
 
 impl Registry {
     /// Checks that the caller's transaction can lock and change the registry, and ends soon.
-    fn lock(function: &std::ffi::CStr) -> Result<Self, Error> {
+    fn lock(function: &CStr) -> Result<Self, Error> {
         let registry = Self::to_change(function)?;
         if is_in_block() {
             return Err(error::needs_own_transaction(&function.to_string_lossy()));
@@ -222,7 +212,7 @@ impl Registry {
     }
 
     /// Checks that the caller's transaction can change the registry.
-    fn to_change(function: &std::ffi::CStr) -> Result<Self, Error> {
+    fn to_change(function: &CStr) -> Result<Self, Error> {
         session_generator::prevent_where_nextval_is(function);
         // SAFETY: a variable of this process.
         let isolation = unsafe { pg_sys::XactIsoLevel };

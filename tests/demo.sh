@@ -121,7 +121,6 @@ for shard in shard1 shard2 shard3; do
     as_run_user tee -a "$scratch/$shard/postgresql.conf" >/dev/null <<END
 shared_preload_libraries = 'snowflake_id'
 snowflake_id.registry = 'host=$scratch port=$(port_of shard1) dbname=postgres user=demo'
-snowflake_id.pool = 'shards'
 snowflake_id.reserve_ahead = '1 s'
 port = $(port_of "$shard")
 unix_socket_directories = '$scratch'
@@ -132,7 +131,7 @@ END
     sql "$shard" -c 'CREATE EXTENSION snowflake_id'
     # The first IDs of a pool are of times that are max_ahead after its making.
     [ "$shard" != shard1 ] || sql shard1 <<'END'
-SELECT snowflake_create_pool('shards', int8range(1, 1024), max_ahead => '1 s') \g /dev/null
+SELECT snowflake_create_pool(max_ahead => '1 s') \g /dev/null
 END
     lease_of "$shard"
     workers+=("$worker")

@@ -14,14 +14,14 @@ pub fn sentence(why: &RequestError, pool: &str) -> String {
     }
 }
 
-fn of_postgres(failure: &PostgresError) -> String {
+pub fn of_postgres(failure: &PostgresError) -> String {
     match failure {
         PostgresError::Libpq(error) => of_libpq(error),
         PostgresError::NoExtension => {
             "The registry's database does not have extension snowflake_id.".to_string()
         }
         PostgresError::ForeignFunction => {
-            "Function snowflake_lease() in the registry's database is not that of extension \
+            "Function _snowflake.lease() in the registry's database is not that of extension \
              snowflake_id."
                 .to_string()
         }
@@ -46,11 +46,15 @@ fn of_libpq(error: &LibpqError) -> String {
         }
         LibpqError::Connect(message) => format!("Could not connect: {}.", bare(message)),
         LibpqError::TimedOut(_) => "The registry did not answer in time.".to_string(),
-        LibpqError::Statement(refusal) => format!(
-            "The registry's server refused the request with SQLSTATE {}: {}.",
-            refusal.sqlstate,
-            bare(&refusal.message)
-        ),
+        LibpqError::Statement(refusal) => {
+            let what = format!(
+                "The registry's server refused the request with SQLSTATE {}: {}. {}",
+                refusal.sqlstate,
+                bare(&refusal.message),
+                refusal.hint
+            );
+            what.trim_end().to_string()
+        }
         LibpqError::Lost(message) => format!("The connection was lost: {}.", bare(message)),
         LibpqError::Ended => "The request was given up.".to_string(),
     }

@@ -90,8 +90,6 @@ pub fn in_recovery() -> Error {
 
 pub fn no_registry_here() -> Error {
     not_ready("there is no registry to ask for the horizon of the cluster")
-        .detail(
-            "This database has none, and \"snowflake_id.registry\" of this server names no etcd.",
-        )
+        .detail("This database has none, and \"snowflake_id.registry\" of this server names none.")
         .hint("Call snowflake_cluster_horizon() in the database of the registry.")
 }

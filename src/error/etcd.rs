@@ -105,7 +105,10 @@ pub fn sentence(problem: &EtcdError, pool: &str) -> String {
     match problem {
         EtcdError::Unreachable(why) => format!("Could not ask etcd: {why}."),
         EtcdError::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
-        EtcdError::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
+        EtcdError::NoPool => format!(
+            "Pool \"{pool}\" does not exist in etcd under this prefix; snowflake_create_pool() \
+             makes it."
+        ),
         EtcdError::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
         EtcdError::Format(format) => format!(
             "What etcd has stored is of format {format}, and this server understands format {}: \

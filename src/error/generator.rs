@@ -56,7 +56,7 @@ pub fn worker_id_range(
              generator with more worker bits."
         )
     } else {
-        worker_hint(max)
+        worker_hint(max) + " Or make the generator with more worker bits."
     };
     invalid(message)
         .detail(format!(

@@ -139,10 +139,12 @@ pub fn pool_exceeds_layout(generator: &str, pool: &str, last: i64, max: u64) -> 
     .detail(format!(
         "The pool has worker IDs up to {last}, and the layout holds worker IDs from 0 to {max}."
     ))
-    .hint(
-        "Make the generator with more worker bits, or use a pool with smaller worker IDs. \
-         Otherwise the generator stops on the server that gets a greater one.",
-    )
+    .hint(format!(
+        "Make the generator with more worker bits, or let its servers lease from a pool of their \
+         own, made with worker_ids => '[0,{})'. The generator issues nothing on a server that gets \
+         a greater worker ID.",
+        max.saturating_add(1)
+    ))
 }
 
 /// `snowflake_id.worker_id` has none of its forms.
@@ -444,6 +446,7 @@ fn refusal(refused: &RegistryError) -> String {
                 Cause::Serial => "a server has seen later changes",
                 Cause::Token => "a server has a lease that it does not know",
                 Cause::Foreign => "it is new, and servers have leases of another one",
+                Cause::New => "a server has just made it, and one before it may have been deleted",
                 Cause::Declared => "an administrator has declared it the one that counts",
             },
             rounded(*retry)

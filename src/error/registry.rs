@@ -4,18 +4,60 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
 use snowflake_core::excerpt::{cut, excerpt};
+use snowflake_core::lease::etcd::DEFAULT_POOL;
 use snowflake_core::lease::{Holder, HolderError};
 use snowflake_registry_client::wire;
 
 pub fn no_pool(name: &str) -> Error {
+    let maker = match name {
+        DEFAULT_POOL => "snowflake_create_registry() makes it, in the database of the registry",
+        _ => "snowflake_create_pool() makes a pool",
+    };
     ERRCODE_UNDEFINED_OBJECT
         .error(format!("pool \"{}\" does not exist", excerpt(name)))
-        .hint("snowflake_create_pool() makes a pool; view snowflake_pools shows the pools.")
+        .hint(format!("{maker}; view snowflake_pools shows the pools."))
+}
+
+/// The setting names a registry in PostgreSQL.
+pub fn registry_elsewhere() -> Error {
+    not_ready("this server uses the registry of another database")
+        .detail(
+            "\"snowflake_id.registry\" names one in PostgreSQL, and this database has no pools.",
+        )
+        .hint("Call the function in the database of the registry.")
+}
+
+/// A view would open a connection for this role.
+pub fn registry_not_shown() -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE
+        .error("permission denied to read the registry of this server")
+        .detail("It is not in this database, so this server would connect to it.")
+        .hint("Members of pg_monitor may read it.")
+}
+
+/// A view could not read the registry.
+pub fn registry_unreachable(why: &str) -> Error {
+    ERRCODE_CONNECTION_EXCEPTION
+        .error("could not read the registry of this server")
+        .detail(why)
+        .hint(
+            "In the database that \"snowflake_id.registry\" names, snowflake_create_registry() makes the \
+             registry, and lets the role of the setting use it.",
+        )
+}
+
+pub fn no_such_role(role: &str) -> Error {
+    let role = excerpt(role);
+    ERRCODE_UNDEFINED_OBJECT
+        .error(format!("role \"{role}\" does not exist"))
+        .hint(format!(
+            "Make it first, for example by CREATE ROLE {role} LOGIN PASSWORD '...'."
+        ))
 }
 
 pub fn no_registry() -> Error {
     not_ready("this database has no registry of worker IDs")
-        .hint("snowflake_create_pool() makes one.")
+        .hint("snowflake_create_registry() makes one.")
 }
 
 pub fn not_in_pool(pool: &str, worker: i32) -> Error {
@@ -182,7 +224,7 @@ pub fn request_not_read(why: &str) -> Error {
     // Most of it is ours, and it may quote the request.
     let why = cut(why, 200);
     invalid(format!("not a request to a registry of worker IDs: {why}"))
-        .hint("Servers call snowflake_lease() by themselves, if \"snowflake_id.registry\" is set.")
+        .hint("Servers call _snowflake.lease() by themselves, if \"snowflake_id.registry\" is set.")
 }
 
 /// A text of the request is not stored. It is not shown, either.

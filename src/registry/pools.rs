@@ -1,11 +1,18 @@
 //! Makes and drops pools of worker IDs.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys;
+use pgrx::spi::quote_identifier;
 use serde::Deserialize;
 
 use super::super::error::{self, Error};
 use super::super::{etcd_admin, spi};
-use super::{Registry, RegistryMillis, commit_at_once, is_in_block, parsed, registry_input};
+use super::place::has_pools;
+use super::{
+    Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block, json, parsed,
+    registry_input,
+};
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.
 pub const NAME_LIMIT: usize = 255;
@@ -61,8 +68,8 @@ struct Duration {
     millis: i64,
 }
 
-/// Makes a pool in this database, or in the registry in etcd with this URL.
-pub fn create_pool(wanted: &WantedPool, registry: &str) -> Result<(), Error> {
+/// Makes a pool.
+pub fn create_pool(wanted: &WantedPool, place: Place) -> Result<(), Error> {
     let WantedPool {
         name,
         namespace,
@@ -80,52 +87,96 @@ pub fn create_pool(wanted: &WantedPool, registry: &str) -> Result<(), Error> {
     let facts: PoolFacts = parsed(&facts)?;
     let (start, end) = check(name, spares, &facts)?;
     let [lease, hold, max_ahead] = &facts.durations;
-    let pool = |made: RegistryMillis| {
-        let pool = serde_json::json!({
-            "name": name, "namespace": namespace, "spares": spares,
-            "ids": {"start": start, "end": end}, "except": facts.except,
-            "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis,
-            "made": made,
-        });
-        pool.to_string()
-    };
-    if !registry.is_empty() {
-        return etcd_admin::create_pool(registry, &pool(RegistryMillis::new(0)));
+    let pool = serde_json::json!({
+        "name": name, "namespace": namespace, "spares": spares,
+        "ids": {"start": start, "end": end}, "except": facts.except,
+        "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis,
+        "made": 0,
+    });
+    let pool: StoredPool = parsed(&pool.to_string())?;
+    match place {
+        Place::Here => {
+            let registry = to_make(c"snowflake_create_pool()")?;
+            put(registry, pool)
+        }
+        Place::Etcd(url) => etcd_admin::create_pool(url, pool),
     }
+}
 
-    let registry = Registry::to_change(c"snowflake_create_pool()")?;
+/// Makes the default pool if this database has no pool, and lets a role lease worker IDs.
+pub fn create_registry(role: Option<&str>) -> Result<(), Error> {
+    let function = c"snowflake_create_registry()";
+    let registry = Registry::to_change(function)?;
+    if let Some(role) = role {
+        let known = registry.value(
+            "SELECT true FROM pg_catalog.pg_roles WHERE rolname = $1",
+            &[role],
+        );
+        known?.ok_or_else(|| error::no_such_role(role))?;
+    }
+    if !has_pools()? {
+        let registry = to_make(function)?;
+        // Another session may have made one meanwhile.
+        registry.state()?;
+        if !has_pools()? {
+            let pool = Pool::default_at(RegistryMillis::new(0));
+            let namespace = "default".to_string();
+            put(registry, StoredPool { namespace, pool })?;
+        }
+    }
+    let Some(role) = role else { return Ok(()) };
+    registry.guard.run(&format!(
+        "GRANT EXECUTE ON FUNCTION _snowflake.lease(pg_catalog.text, pg_catalog.jsonb), \
+             _snowflake.read_registry() TO {}",
+        quote_identifier(role)
+    ))
+}
+
+/// Makes the registry if there is none.
+fn to_make(function: &CStr) -> Result<Registry, Error> {
+    let registry = Registry::to_change(function)?;
     // Nobody waits for the lock of a registry that does not exist yet, so the first pool
     // can be made in a transaction block, with the extension, for example.
     if is_in_block() {
         if !registry.make()? {
-            return Err(error::needs_own_transaction("snowflake_create_pool()"));
+            return Err(error::needs_own_transaction(&function.to_string_lossy()));
         }
     } else {
         registry.make()?;
         commit_at_once();
     }
+    Ok(registry)
+}
+
+/// Stores a pool, which is made now.
+fn put(registry: Registry, mut stored: StoredPool) -> Result<(), Error> {
     let state = registry.state()?.ok_or_else(error::no_registry)?;
-    // A pool is not made earlier than what has been stored, though the clock was set back.
-    let now = registry_input(None)?.now.max(state.top);
+    let (name, namespace) = (stored.pool.name.clone(), stored.namespace.clone());
     if registry
-        .value("SELECT name FROM _snowflake.pools WHERE name = $1", &[name])?
+        .value(
+            "SELECT name FROM _snowflake.pools WHERE name = $1",
+            &[&name],
+        )?
         .is_some()
     {
-        return Err(error::pool_exists(name));
+        return Err(error::pool_exists(&name));
     }
+    let ids = format!("[{},{})", stored.pool.ids.start, stored.pool.ids.end);
     let other = registry.guard.row(
         "SELECT name, worker_ids * $2::int8range AS both FROM _snowflake.pools \
          WHERE namespace = $1 AND worker_ids && $2::int8range ORDER BY worker_ids LIMIT 1",
-        &[namespace, &facts.ids],
+        &[&namespace, &ids],
     )?;
     if let Some(other) = other {
         let (other, both) = (other.text("name"), other.text("both"));
-        return Err(error::pools_overlap(name, &other, &both, namespace));
+        return Err(error::pools_overlap(&name, &other, &both, &namespace));
     }
+    // A pool is not made earlier than what has been stored, though the clock was set back.
+    stored.pool.made = registry_input(None)?.now.max(state.top);
     registry
         .value(
             "INSERT INTO _snowflake.pools (pool) VALUES ($1::jsonb)",
-            &[&pool(now)],
+            &[&json(&stored)],
         )
         .map(drop)
 }
@@ -181,7 +232,7 @@ pub fn drop_pool(name: &str) -> Result<(), Error> {
              ' (' || nullif(w.address, '') || ')', w.port, w.data_directory, w.leased_until) AS whose \
          FROM _snowflake.pools AS p JOIN _snowflake.leases AS l \
              ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint \
-         CROSS JOIN LATERAL _snowflake.worker(p.pool, l.lease, true, $2::bigint) AS w \
+         CROSS JOIN LATERAL _snowflake.workers(p.pool, ARRAY[l.namespace], ARRAY[l.lease], ARRAY[true], $2::bigint) AS w \
          WHERE p.name = $1 AND NOT l.released \
              AND l.leased_until > $2::bigint - (p.pool -> 'hold')::bigint \
          ORDER BY l.leased_until DESC, l.worker_id LIMIT 1",

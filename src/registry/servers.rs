@@ -11,19 +11,18 @@ use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::cluster_horizon::{self, Changes, Server};
 use snowflake_core::lease::state::State;
 
-/// The horizon of the cluster; `None` if this database has no registry.
-pub fn horizon() -> Result<Option<UnixMillis>, Error> {
+/// The horizon of the cluster.
+pub fn horizon() -> Result<UnixMillis, Error> {
     let found = Registry::with(Purpose::Read)?.guard.row(
         "SELECT s.state, (SELECT coalesce(jsonb_agg(r.server), '[]') FROM _snowflake.servers AS r) AS servers \
          FROM _snowflake.state AS s WHERE s.id = 1",
         &[],
     )?;
-    let Some(found) = found else { return Ok(None) };
+    let found = found.ok_or_else(error::cluster_horizon::no_registry_here)?;
     let state: State = parsed(&found.text("state"))?;
     let servers: Vec<Server> = parsed(&found.text("servers"))?;
     let horizon = cluster_horizon::read(&state, &servers, &registry_input(None)?);
-    let horizon = horizon.map_err(|why| error::cluster_horizon::lacking(&why))?;
-    Ok(Some(horizon))
+    horizon.map_err(|why| error::cluster_horizon::lacking(&why))
 }
 
 /// Drops a server that is lost.

@@ -4,6 +4,7 @@ use pgrx::pg_sys;
 
 use super::super::error;
 use super::super::etcd_admin;
+use super::super::registry::Place;
 use super::super::{generator_horizon, registry, session_generator};
 use super::call::c_function;
 
@@ -24,12 +25,9 @@ c_function!(snowflake_cluster_horizon, |call| {
         2 => call.name(1),
         _ => "".into(),
     };
-    let at = match &*named {
-        "" => match registry::horizon()? {
-            Some(at) => at,
-            None => etcd_admin::horizon("")?,
-        },
-        registry => etcd_admin::horizon(registry)?,
+    let at = match Place::of(&named)? {
+        Place::Here => registry::horizon()?,
+        Place::Etcd(url) => etcd_admin::horizon(url)?,
     };
     let layout = entry.describe()?.generator.layout;
     let tick = layout.tick_within(at);
@@ -39,8 +37,8 @@ c_function!(snowflake_cluster_horizon, |call| {
 // `snowflake_drop_server(server, registry)`.
 c_function!(snowflake_drop_server, |call| {
     let server = call.name(0);
-    match &*call.name(1) {
-        "" => registry::drop_server(&server),
-        registry => etcd_admin::drop_server(registry, &server),
+    match Place::of(&call.name(1))? {
+        Place::Here => registry::drop_server(&server),
+        Place::Etcd(url) => etcd_admin::drop_server(url, &server),
     }
 });

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::encoding::{DatabaseText, from_server};
 use super::super::error::{self, Error};
 use super::super::{
-    catalog, compat, label, mark, os_clock, report, session, session_generator, shmem, spi, time,
+    catalog, compat, label, lease_wait, mark, os_clock, report, session, session_generator, shmem, spi, time,
 };
 use super::call::{Call, c_function, columns};
 use super::limit::{self, Limit};
@@ -115,6 +115,7 @@ c_function!(snowflake_create_generator, |call| {
         let layout_text = described.layout_text();
         return Err(error::layout_is_over(&layout_text, layout.end()));
     }
+    lease_wait::check_worker_field(&call.name(0), &described, None)?;
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
     let (schema, relation_name, statement) = report::keeping_errors(|| unsafe {

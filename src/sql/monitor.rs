@@ -163,16 +163,9 @@ fn problem(
         return Some(error);
     }
     let generator = &described.generator;
-    let layout = generator.layout;
-    let max = layout.max_worker();
-    if let Some((pool, last)) = shmem::shared()
-        .ok()
-        .and_then(|shared| lease_wait::pool_end(shared, entry.key(), generator))
-        && layout.has_worker()
-        && i64::try_from(max).is_ok_and(|max| last > max)
-    {
-        let name = entry.name();
-        return Some(error::keeper::pool_exceeds_layout(&name, &pool, last, max));
+    let fits = lease_wait::check_worker_field(&entry.name(), &described.label, Some(entry.key()));
+    if let Err(error) = fits {
+        return Some(error);
     }
     let (epoch, last) = (generator.layout.epoch(), generator.layout.end());
     let now = os_clock::wall().millis();

@@ -1,38 +1,60 @@
 //! The registry of worker IDs.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys;
 
 use super::super::encoding::Json;
-use super::super::registry::WantedPool;
+use super::super::registry::{Place, WantedPool};
 use super::super::{error, etcd_admin, registry, time};
-use super::call::c_function;
+use super::call::{Call, c_function};
 use super::limit;
+use snowflake_core::lease::state::{RegistryInput, State};
 
-// `snowflake_lease(pool, request) -> jsonb`.
-c_function!(snowflake_lease, |call| {
+// `_snowflake.lease(pool, request) -> jsonb`.
+c_function!(snowflake_internal_lease, |call| {
     registry::lease(&call.name(0), &call.json(1, &limit::JSON)?).map(Json)
 });
 
 // `snowflake_revoke_worker(pool, worker_id, registry) -> timestamptz`.
 c_function!(snowflake_revoke_worker, |call| {
     let (pool, worker) = (call.name(0), call.get(1).unwrap_or_default());
-    let free = match &*call.name(2) {
-        "" => registry::revoke(&pool, worker),
-        registry => etcd_admin::revoke(registry, &pool, worker),
+    let free = match Place::of(&call.name(2))? {
+        Place::Here => registry::revoke(&pool, worker),
+        Place::Etcd(url) => etcd_admin::revoke(url, &pool, worker),
     };
     free.map(time::to_datum)
 });
 
 // `snowflake_end_grace_period(registry)`.
-c_function!(snowflake_end_grace_period, |call| match &*call.name(0) {
-    "" => registry::end_grace(),
-    registry => etcd_admin::end_grace(registry),
-});
+c_function!(snowflake_end_grace_period, |call| change(
+    call,
+    c"snowflake_end_grace_period()",
+    State::end_grace
+));
 
 // `snowflake_declare_registry(registry)`.
-c_function!(snowflake_declare_registry, |call| match &*call.name(0) {
-    "" => registry::declare(),
-    registry => etcd_admin::declare(registry),
+c_function!(snowflake_declare_registry, |call| change(
+    call,
+    c"snowflake_declare_registry()",
+    State::declare
+));
+
+fn change(
+    call: &Call,
+    function: &CStr,
+    f: fn(&mut State, &RegistryInput),
+) -> Result<(), error::Error> {
+    match Place::of(&call.name(0))? {
+        Place::Here => registry::change(function, f),
+        Place::Etcd(url) => etcd_admin::change(url, f),
+    }
+}
+
+// `snowflake_create_registry(role)`. It is not STRICT: without a role, nobody is granted anything.
+c_function!(snowflake_create_registry, |call| {
+    let role = (!call.is_null(0)).then(|| call.name(0));
+    registry::create_registry(role.as_deref())
 });
 
 // `snowflake_create_pool(name, worker_ids, lease, hold, max_ahead, except_ids, spares,
@@ -53,19 +75,24 @@ c_function!(snowflake_create_pool, |call| {
             (pg_sys::INTERVALOID, call.datum(4)),
         ],
     };
-    registry::create_pool(&wanted, &call.name(8))
+    registry::create_pool(&wanted, Place::of(&call.name(8))?)
 });
 
 // `snowflake_drop_pool(name, registry)`.
 c_function!(snowflake_drop_pool, |call| {
     let name = call.name(0);
-    match &*call.name(1) {
-        "" => registry::drop_pool(&name),
-        registry => etcd_admin::drop_pool(registry, &name),
+    match Place::of(&call.name(1))? {
+        Place::Here => registry::drop_pool(&name),
+        Place::Etcd(url) => etcd_admin::drop_pool(url, &name),
     }
 });
 
-// `snowflake_internal_read_etcd(registry) -> jsonb`.
-c_function!(snowflake_internal_read_etcd, |call| {
-    etcd_admin::read_all(&call.name(0)).map(Json)
+// `_snowflake.read_registry() -> jsonb`.
+c_function!(snowflake_internal_read_registry, |_| {
+    Ok::<_, error::Error>(registry::read_here()?.map(Json))
+});
+
+// `_snowflake.read_elsewhere() -> jsonb`.
+c_function!(snowflake_internal_read_elsewhere, |_| {
+    Ok::<_, error::Error>(registry::read_elsewhere()?.map(Json))
 });

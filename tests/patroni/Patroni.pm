@@ -32,7 +32,7 @@ sub new
 	my ($class) = @_;
 	my $folder = PostgreSQL::Test::Utils::tempdir();
 	my $test = basename($0, '.pl');
-	my $self = bless { folder => $folder, etcd => Etcd->new('etcd', 1), members => {}, clients => [], seen => {},
+	my $self = bless { folder => $folder, etcd => Etcd->new('etcd', 1, prefix => '/snowflake_id'), members => {}, clients => [], seen => {},
 		of_scenario => 0, twice => [], table => [] }, $class;
 	for my $name (@names)
 	{

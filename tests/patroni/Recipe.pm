@@ -82,9 +82,9 @@ sub set_up_leases
 	my ($cluster) = @_;
 	my $heading = 'Leases from the etcd of Patroni';
 	my $leader = configure($cluster, $heading);
-	my ($url, $sql) = ($cluster->etcd->url, block($heading, 'CREATE EXTENSION'));
-	$sql =~ s{etcd://e1,e2,e3}{$url} or die 'no such address';
-	$cluster->sql($leader, $_) for grep { /\S/ } split /;\n/, $sql;
+	$cluster->sql($leader, block($heading, 'CREATE EXTENSION'));
+	# The scenarios need not wait for the end of the grace period.
+	wait_until('the registry is there', sub { my (undef, $error) = $cluster->try_sql($leader, 'SELECT snowflake_end_grace_period()'); return $error !~ /ERROR/ });
 	create_tables($cluster, $leader);
 	return;
 }

@@ -267,6 +267,8 @@ DROP SEQUENCE wide, wider;
 
 -- The worker ID does not fit the layout.
 SELECT snowflake_create_generator('narrow', $$layout='time:41 worker:2 sequence:12' epoch='2025-01-01 00:00:00+00'$$);
+CREATE SEQUENCE narrow;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE narrow IS $$layout='time:41 worker:2 sequence:12' epoch='2025-01-01 00:00:00+00'$$;
 SELECT snowflake_nextval('narrow');
 DROP SEQUENCE narrow;
 

@@ -22,6 +22,24 @@ SELECT snowflake_create_pool('first', '[0,16)');
 SELECT count(*) FROM snowflake_pools;
 ROLLBACK;
 
+-- The default pool, and all that a role needs.
+CREATE ROLE regress_snowflake_node;
+SELECT e.* FROM error_of_registry($$SELECT snowflake_create_registry('regress_snowflake_nobody')$$) AS e;
+CREATE VIEW default_pool AS SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, free, era FROM snowflake_pools;
+BEGIN;
+SELECT snowflake_create_pool();
+TABLE default_pool;
+ROLLBACK;
+BEGIN;
+SELECT snowflake_create_registry(role => 'regress_snowflake_node');
+TABLE default_pool;
+SELECT p.oid::regprocedure, a.privilege_type, a.is_grantable FROM pg_proc AS p CROSS JOIN LATERAL aclexplode(p.proacl) AS a
+WHERE a.grantee = 'regress_snowflake_node'::regrole ORDER BY 1;
+SELECT count(*) FROM pg_shdepend WHERE refclassid = 'pg_authid'::regclass AND refobjid = 'regress_snowflake_node'::regrole;
+ROLLBACK;
+DROP VIEW default_pool;
+DROP ROLE regress_snowflake_node;
+
 -- Pools.
 SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}', spares => 2);
 SELECT snowflake_create_pool('wide', int8range(16, 4194304), lease => '10 s', hold => '1 min', max_ahead => '0');
@@ -47,14 +65,14 @@ SELECT snowflake_create_pool('main', '[100,200)');
 SELECT snowflake_create_pool('more', '[10,20)');
 \echo :LAST_ERROR_SQLSTATE
 -- The calls that make these pools again.
-SELECT snowflake_pool_calls();
+SELECT _snowflake.pool_calls();
 -- The last worker ID there is.
 SELECT snowflake_create_pool('last', '[2147483647,2147483647]');
 SELECT snowflake_drop_pool('last');
 
 -- A request, as a server makes it.
 CREATE FUNCTION ask(pool text, server integer, number integer, ask jsonb, more jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql AS $$
-    SELECT snowflake_lease(pool, jsonb_build_object('format', 1, 'number', number, 'ask', ask,
+    SELECT _snowflake.lease(pool, jsonb_build_object('format', 1, 'number', number, 'ask', ask,
         'asker', jsonb_build_object(
             'identity', jsonb_build_object('system', 7000000000000000000 + server, 'boot', repeat('b', 32), 'device', 18446744073709551615, 'inode', server),
             'started', 1000, 'host', 'host' || server, 'address', '10.0.0.' || server, 'port', 5432, 'data_directory', '/srv/' || server),
@@ -106,7 +124,7 @@ SELECT e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
     $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 2}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": "x"}')$$, $$SELECT ask('main', 1, 7, '{"steal": {}}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {"fixed": -1}}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"nonce": "7"}')$$,
-    $$SELECT snowflake_lease('main', '[]')$$, $$SELECT snowflake_lease('main', '{"format": 1}')$$]) AS s (statement),
+    $$SELECT _snowflake.lease('main', '[]')$$, $$SELECT _snowflake.lease('main', '{"format": 1}')$$]) AS s (statement),
     error_of_registry(s.statement) AS e;
 \x
 SELECT snowflake_drop_pool('none');
@@ -118,7 +136,7 @@ SELECT snowflake_revoke_worker('main', 9);
 SELECT snowflake_revoke_worker('main', 4);
 SELECT snowflake_revoke_worker('main', -1);
 SELECT ask('none', 1, 7, '{"acquire": {}}');
-SELECT snowflake_lease(NULL, '{}') IS NULL AS null_gives_null;
+SELECT _snowflake.lease(NULL, '{}') IS NULL AS null_gives_null;
 
 -- A pool that is dropped and made again goes on where it was.
 SELECT gist(ask('other', 1, 8, '{"release": {"worker": 0, "counter": 1, "end": 0}}'));
@@ -177,16 +195,20 @@ CREATE ROLE regress_snowflake_server;
 CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
 SET ROLE regress_snowflake_server;
 SELECT e.code, e.message FROM unnest(ARRAY[
-    $$SELECT snowflake_lease('main', '{}')$$, $$SELECT snowflake_create_pool('more', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$,
+    $$SELECT _snowflake.lease('main', '{}')$$, $$SELECT _snowflake.read_registry()$$, $$SELECT snowflake_create_registry()$$, $$SELECT snowflake_create_pool('more', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$,
     $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_grace_period()$$, $$SELECT snowflake_declare_registry()$$,
-    $$SELECT snowflake_pool_calls()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE _snowflake.state$$,
+    $$SELECT _snowflake.pool_calls()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE _snowflake.state$$,
     $$TABLE _snowflake.pools$$, $$TABLE _snowflake.leases$$, $$DELETE FROM _snowflake.leases$$,
     $$UPDATE _snowflake.leases SET lease = NULL$$, $$TABLE snowflake_cluster_servers$$, $$TABLE _snowflake.servers$$,
     $$SELECT snowflake_cluster_horizon()$$, $$SELECT snowflake_drop_server('0')$$]) AS s, error_of_registry(s) AS e;
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO regress_snowflake_server;
+-- A registry that has pools gets no other one.
+SELECT snowflake_create_registry('regress_snowflake_server');
+SELECT string_agg(pool, ' ' ORDER BY pool) FROM snowflake_pools;
 SET ROLE regress_snowflake_server;
 SELECT gist(ask('main', 9, 1, '{"acquire": {"fixed": 10}}'));
+SELECT count(*) FROM jsonb_array_elements(_snowflake.read_registry() -> 'pools');
+SELECT _snowflake.read_registry() -> 'state' ? 'key' AS shows_the_key;
 SELECT e.code, e.message FROM error_of_registry('TABLE _snowflake.leases') AS e;
 SET ROLE regress_snowflake_monitor;
 SELECT worker_id, host FROM snowflake_workers WHERE worker_id = 10;
@@ -207,7 +229,7 @@ SELECT gist(ask('main', 9, 3, '{"acquire": {"fixed": 11}}'));
 SELECT e.code, e.message, e.hint FROM error_of_registry('SELECT snowflake_cluster_horizon()') AS e;
 SELECT snowflake_drop_server('none');
 SELECT e.code, e.message FROM error_of_registry($$SELECT snowflake_cluster_horizon('snowflake_default', 'host=none')$$) AS e;
-REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM regress_snowflake_server;
+REVOKE EXECUTE ON FUNCTION _snowflake.lease(text, jsonb), _snowflake.read_registry() FROM regress_snowflake_server;
 DROP ROLE regress_snowflake_server, regress_snowflake_monitor;
 
 -- No view of the extension looks so expensive that the server would compile a query of it.

@@ -35,10 +35,9 @@ first_id($_, 'a new server') for $one, $two, $three;
 
 # Whom to ask: the registry, or a server whose setting names etcd.
 my $asked = in_etcd() ? $one : $registry;
-my $servers = in_etcd() ? "snowflake_cluster_servers_in('$conninfo')" : 'snowflake_cluster_servers';
 my $more = in_etcd() ? ", '$conninfo'" : '';
 sub horizon { return $asked->safe_psql('postgres', 'SELECT snowflake_cluster_horizon()'); }
-sub shows { my ($node, $columns) = @_; return $asked->safe_psql('postgres', "SELECT $columns FROM $servers WHERE data_directory = '" . $node->data_dir . "'"); }
+sub shows { my ($node, $columns) = @_; return $asked->safe_psql('postgres', "SELECT $columns FROM snowflake_cluster_servers WHERE data_directory = '" . $node->data_dir . "'"); }
 
 # No horizon before all have reported.
 my ($code, $text) = error_of($asked, 'SELECT snowflake_cluster_horizon()');

@@ -26,8 +26,8 @@ sub leasing
 	return member($template, $name, "snowflake_id.registry = '$url'", "snowflake_id.pool = '$pool'", @more);
 }
 
-# Pools are made by any server.
-my $admin = member($template, 'admin');
+# Pools are made by any server. This one leases nothing, and its views show the registry.
+my $admin = member($template, 'admin', "snowflake_id.registry = '$url'", q{snowflake_id.pool = 'nothing'});
 $admin->start;
 sub create_pool { my ($arguments, $registry) = @_; return sprintf q{SELECT snowflake_create_pool(%s, registry => '%s')}, $arguments, $registry // $url; }
 my $short = q{lease => '2 s', hold => '1 s', max_ahead => '1 s'};
@@ -45,12 +45,17 @@ is((error_of($admin, create_pool(q{'a', int8range(30, 41), spares => 2})))[0], '
 is((error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://127.0.0.1:1')))[0], '08000', 'no etcd there');
 ($code, $text) = error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://127.0.0.1:1'));
 like($text, qr/HINT:  The change may have been made/, 'a change may have been made');
-for my $read ('snowflake_pools_in', 'snowflake_workers_in', 'snowflake_cluster_servers_in', q{snowflake_cluster_horizon('snowflake_default', })
+is($admin->safe_psql('postgres', 'SELECT count(*) FROM snowflake_pools'), 2, 'the views show the registry of the setting');
+set_by_reload($admin, 'snowflake_id.registry' => 'etcd://127.0.0.1:1');
+wait_until('another registry', sub { worker($admin, 'registry') =~ /:1\// });
+for my $read (qw(snowflake_pools snowflake_workers snowflake_cluster_servers), q{snowflake_cluster_horizon()})
 {
-	($code, $text) = error_of($admin, "SELECT * FROM " . ($read =~ /,/ ? $read : "$read(") . "'etcd://127.0.0.1:1')");
+	($code, $text) = error_of($admin, "SELECT * FROM $read");
 	is($code, '08000', "$read: no etcd there");
 	like($text, qr/HINT:  Nothing has been changed\./, 'and nothing was changed');
 }
+set_by_reload($admin, 'snowflake_id.registry' => $url);
+wait_until('the registry again', sub { worker($admin, 'registry') eq $url });
 ($code, $text) = error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://root:hunter2@127.0.0.1'));
 is($code, '22023', 'a password in the URL');
 unlike($text, qr/DETAIL:.*hunter2/s, 'is not shown');
@@ -95,10 +100,10 @@ is($etcd->row(0)->{holder}{address}, '127.0.0.1', 'and its address');
 my %leases = $etcd->entries('leases/default');
 is(worker($a, 'token'), (split /-/, $leases{'0000000000'})[0] . '-' . substr((split /-/, $leases{'0000000000'})[1], 0, 8), 'the key of its lease has the token');
 is(join(' ', $etcd->leased_keys), '/test/leases/default/0000000000', 'only this key goes with a lease; pools, bounds and tokens stay');
-is($admin->safe_psql('postgres', qq{SELECT pool, worker_id, state, port, token, leased_until > clock_timestamp() - interval '1 s' FROM snowflake_workers_in('$url')}),
+is($admin->safe_psql('postgres', qq{SELECT pool, worker_id, state, port, token, leased_until > clock_timestamp() - interval '1 s' FROM snowflake_workers}),
 	join('|', 'some', 0, 'leased', $a->port, worker($a, 'token'), 't'), 'the registry shows the lease');
 is($admin->safe_psql('postgres', qq{SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, leased, free, never_leased, grace_until, era, stopped_since
-	FROM snowflake_pools_in('$url') ORDER BY pool}),
+	FROM snowflake_pools ORDER BY pool}),
 	"one|[20,21)|{}|00:00:02|00:00:01|00:00:01|0|1|1||1|\nsome|[0,16)|{[3,4)}|00:00:02|00:00:01|00:00:01|1|14|14||1|", 'and the pools');
 my $bound = worker($a, 'bound');
 wait_until('a renewal', sub { worker($a, "bound > '$bound'") eq 't' });
@@ -119,7 +124,7 @@ like(worker($c, 'last_error'), qr/^Worker ID 1 belongs to the server on host "[^
 ($there, $port) = ($c->data_dir, $c->port);
 sub claims { return in_log($b, qr/WARNING:  snowflake_id: another server claims worker ID 1\n.*DETAIL:  The registry refuses it to the server on host "[^"]+" \(127\.0\.0\.1\), port $port, data directory "\Q$there\E", at least since /); }
 wait_until('the log of the holder says who claims it', \&claims);
-sub contested { my ($id) = @_; return $admin->safe_psql('postgres', qq{SELECT contested_by, contested_since <= contested_last, contested_last <= clock_timestamp() + interval '1 s' FROM snowflake_workers_in('$url') WHERE worker_id = $id}); }
+sub contested { my ($id) = @_; return $admin->safe_psql('postgres', qq{SELECT contested_by, contested_since <= contested_last, contested_last <= clock_timestamp() + interval '1 s' FROM snowflake_workers WHERE worker_id = $id}); }
 like(contested(1), qr/^[^,]+ \(127\.0\.0\.1\), port $port, data directory "\Q$there\E"\|t\|t$/, 'the registry shows it, too');
 is(contested(0), '||', 'of this worker ID only');
 for (1 .. 3)
@@ -198,7 +203,7 @@ $e->adjust_conf('postgresql.conf', 'snowflake_id.pool', 'one');
 # A revocation, by any server.
 $session = session($b);
 $admin->safe_psql('postgres', qq{SELECT snowflake_revoke_worker('some', 2, '$url')});
-like($admin->safe_psql('postgres', qq{SELECT string_agg(worker_id || ' ' || state, ', ' ORDER BY worker_id) FROM snowflake_workers_in('$url')}),
+like($admin->safe_psql('postgres', qq{SELECT string_agg(worker_id || ' ' || state, ', ' ORDER BY worker_id) FROM snowflake_workers}),
 	qr/^0 leased, 1 released, 2 revoked, (?:4 leased, )?20 \w+, 25 released$/, 'the registry shows what became of each worker ID');
 wait_until('the server is told', sub { in_log($b, qr/WARNING:  snowflake_id: lost worker ID 2\n.*DETAIL:  It was revoked at the registry\./) });
 # Until it has another one, it goes on below its bound.
@@ -234,13 +239,13 @@ wait_until('a renewal', sub { worker($a, "bound > '$bound'") eq 't' });
 $etcd->lose_data;
 $etcd->start_member(0);
 $etcd->wait_until_up;
-wait_until('there is no registry', sub { worker($a, 'last_error') eq 'Pool "some" does not exist in etcd under this prefix.' });
+wait_until('there is no registry', sub { worker($a, 'last_error') eq 'Pool "some" does not exist in etcd under this prefix; snowflake_create_pool() makes it.' });
 $admin->safe_psql('postgres', create_pool(qq{'some', int8range(0, 16), $short}));
-is($admin->safe_psql('postgres', qq{SELECT count(*) FROM snowflake_workers_in('$url')}), 0, 'no worker ID is known');
+is($admin->safe_psql('postgres', qq{SELECT count(*) FROM snowflake_workers}), 0, 'no worker ID is known');
 wait_until('another registry', sub { in_log($a, qr/The registry does not know what this server remembers of it/) > 0 });
 wait_for_ids($a, 'the new registry has waited for the servers of the lost one');
-is($admin->safe_psql('postgres', qq{SELECT era, stopped_since FROM snowflake_pools_in('$url')}), '2|', 'the first of them has shown that there was another one');
-is($admin->safe_psql('postgres', qq{SELECT _snowflake.read_etcd('$url') -> 'state' ? 'key'}), 'f', 'the key is not shown');
+is($admin->safe_psql('postgres', qq{SELECT era, stopped_since FROM snowflake_pools}), '2|', 'the first of them has shown that there was another one');
+is($admin->safe_psql('postgres', qq{SELECT _snowflake.read_elsewhere() -> 'state' ? 'key'}), 'f', 'the key is not shown');
 check_all('a new etcd', $etcd);
 
 my ($answers) = stop_load($a);

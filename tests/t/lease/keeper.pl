@@ -317,7 +317,7 @@ is(in_log($h, qr/LOG:  invalid value for parameter "snowflake_id\.registry"\n/),
 my $passwords = $h->data_dir . '/passwords';
 append_to_file($passwords, "*:*:*:node:geheim\n");
 chmod 0600, $passwords;
-$admin->query_safe(q{CREATE ROLE node LOGIN PASSWORD 'geheim'; GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO node});
+$admin->query_safe(q{CREATE ROLE node LOGIN PASSWORD 'geheim'; SELECT snowflake_create_registry('node')});
 $registry->append_conf('pg_hba.conf', 'local all all trust');
 my $hba = slurp_file($registry->data_dir . '/pg_hba.conf');
 unlink $registry->data_dir . '/pg_hba.conf';
@@ -334,15 +334,15 @@ $h->stop;
 
 # The registry's database has another function in the place of the extension's: it is not
 # called, since it would run as this server's role, and could answer anything.
-$admin->query_safe(q{ALTER FUNCTION snowflake_lease RENAME TO right_lease});
-$admin->query_safe(q{CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
-	LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'planted'; RETURN jsonb_set(right_lease(pool, request), '{number}', '999999'); END$$});
+$admin->query_safe(q{ALTER FUNCTION _snowflake.lease RENAME TO right_lease});
+$admin->query_safe(q{CREATE FUNCTION _snowflake.lease(pool text, request jsonb) RETURNS jsonb
+	LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'planted'; RETURN jsonb_set(_snowflake.right_lease(pool, request), '{number}', '999999'); END$$});
 my $odd = new_leasing('odd', '', 'default');
 wait_until('a planted function', sub { worker($odd, 'last_error')
-	eq 'Function snowflake_lease() in the registry\'s database is not that of extension snowflake_id.' });
+	eq 'Function _snowflake.lease() in the registry\'s database is not that of extension snowflake_id.' });
 unlike(slurp_file($registry->logfile), qr/LOG:\s+planted/, 'a planted function is not called');
-$admin->query_safe(q{DROP FUNCTION snowflake_lease});
-$admin->query_safe(q{ALTER FUNCTION right_lease RENAME TO snowflake_lease});
+$admin->query_safe(q{DROP FUNCTION _snowflake.lease});
+$admin->query_safe(q{ALTER FUNCTION _snowflake.right_lease RENAME TO lease});
 wait_until('the right reply', sub { worker($odd, 'worker_id') ne '' });
 take($odd);
 $odd->stop;

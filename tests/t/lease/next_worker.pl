@@ -179,9 +179,13 @@ SKIP:
 	skip Etcd::missing(), 1 if Etcd::missing();
 	my $etcd = Etcd->new('queue', 1);
 	my $url = $etcd->url;
+	my $viewer = new_node('viewer', -1);
+	$viewer->append_conf('postgresql.conf', "snowflake_id.registry = '$url'\nsnowflake_id.pool = 'nothing'");
+	$viewer->start;
+	$viewer->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 	run_with('etcd', $url,
-		sub { $registry->safe_psql('postgres', "SELECT snowflake_create_pool($_[0], registry => '$url')") },
-		sub { $registry->safe_psql('postgres', "SELECT state FROM snowflake_workers_in('$url') WHERE worker_id = $_[0]") });
+		sub { $viewer->safe_psql('postgres', "SELECT snowflake_create_pool($_[0])") },
+		sub { $viewer->safe_psql('postgres', "SELECT state FROM snowflake_workers WHERE worker_id = $_[0]") });
 }
 check_unique($_) for sort keys %names;
 done_testing();

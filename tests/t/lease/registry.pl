@@ -18,11 +18,11 @@ start_with_clock($main, 0);
 $main->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake_id;
 	CREATE ROLE node LOGIN;
-	GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO node;
 	SELECT snowflake_create_pool('eight', '[0,8)');
 	SELECT snowflake_create_pool('many', '[100,260)');
 	SELECT snowflake_create_pool('main', '[1000,1100)', spares => 4);
-	SELECT snowflake_create_pool('short', '[2000,2001]', lease => '1 s', hold => '1 s', max_ahead => '1 s')});
+	SELECT snowflake_create_pool('short', '[2000,2001]', lease => '1 s', hold => '1 s', max_ahead => '1 s');
+	SELECT snowflake_create_registry('node')});
 sub pools { my ($node, $columns, $database) = @_;
 	return $node->safe_psql($database // 'postgres', "SELECT DISTINCT $columns FROM snowflake_pools WHERE pool = 'main'"); }
 sub leases { my ($node, $database) = @_;
@@ -34,7 +34,7 @@ my @wrong;
 for my $round (1 .. 20)
 {
 	my @servers = map { server(10 * $round + $_) } 0 .. 7;
-	send_to($sessions[$_], "SELECT snowflake_lease('eight', '" . request($servers[$_], { acquire => {} }) . "')") for 0 .. 7;
+	send_to($sessions[$_], "SELECT _snowflake.lease('eight', '" . request($servers[$_], { acquire => {} }) . "')") for 0 .. 7;
 	my @ids;
 	for my $n (0 .. 7)
 	{
@@ -61,7 +61,7 @@ $template =~ s/"inode":\d+/"inode":%1\$s/ or die $template;
 my $script = PostgreSQL::Test::Utils::tempdir() . '/acquire.sql';
 append_to_file($script, qq{
 SELECT nextval('servers') AS server \\gset
-INSERT INTO got SELECT (snowflake_lease('many', format('$template', :server, lpad(:server::text, 32, 'a'))::jsonb)
+INSERT INTO got SELECT (_snowflake.lease('many', format('$template', :server, lpad(:server::text, 32, 'a'))::jsonb)
 	#>> '{answer,granted,worker}')::int;
 });
 $main->command_ok([ 'pgbench', '-n', '-U', 'node', '-c', 8, '-j', 2, '-t', 20, '-f', $script, $main->connstr('postgres') ],
@@ -152,7 +152,7 @@ is(pools($main, 'era'), 1, 'crash of a process: nothing is lost');
 my $careless = session($main, 'node');
 $careless->query_safe('SET synchronous_commit = off');
 my $durable = server(23);
-my $reply = $careless->query_safe("SELECT snowflake_lease('main', '" . request($durable, { acquire => {} }) . "')");
+my $reply = $careless->query_safe("SELECT _snowflake.lease('main', '" . request($durable, { acquire => {} }) . "')");
 $main->stop('immediate');
 eval { $careless->{run}->kill_kill };
 Registry::take_in($durable, $reply);
@@ -185,7 +185,7 @@ sub standby { my ($name) = @_;
 	return $node; }
 my $standby = standby('standby');
 $main->wait_for_catchup($standby);
-($code, $text) = error_of($standby, "SELECT snowflake_lease('main', '" . request(server(30), { acquire => {} }) . "')");
+($code, $text) = error_of($standby, "SELECT _snowflake.lease('main', '" . request(server(30), { acquire => {} }) . "')");
 is($code, '25006', 'a standby serves nobody');
 is((error_of($standby, 'SELECT snowflake_end_grace_period()'))[0], '25006', 'and nobody administers it');
 is($standby->safe_psql('postgres', 'SELECT * FROM snowflake_workers ORDER BY pool, worker_id'),
@@ -243,13 +243,13 @@ my ($shop, $gone) = (server(40), server(41));
 granted(acquire($main, $_, database => 'shop')) for $shop, $gone;
 release($main, $gone, database => 'shop');
 my $bound = $shop->{grant}{bound};
-my $calls = $main->safe_psql('shop', 'SELECT snowflake_pool_calls()');
+my $calls = $main->safe_psql('shop', 'SELECT _snowflake.pool_calls()');
 my $file = PostgreSQL::Test::Utils::tempdir() . '/shop.sql';
 $main->command_ok([ 'pg_dump', '-U', 'keeper', '-f', $file, 'shop' ], 'dumped by the owner of the database');
 $main->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-d', 'restored', '-f', $file ], 'restored by the owner');
 isnt(leases($main, 'shop'), '', 'there are leases');
 is(leases($main, 'restored'), '', 'restored: and none in the dump');
-is((error_of($main, 'SET ROLE keeper; SELECT snowflake_pool_calls()', 'shop'))[0], '42501', 'restored: the owner may not read the pools');
+is((error_of($main, 'SET ROLE keeper; SELECT _snowflake.pool_calls()', 'shop'))[0], '42501', 'restored: the owner may not read the pools');
 $main->safe_psql('restored', $calls);
 is($main->safe_psql('restored', 'SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead FROM snowflake_pools'),
 	'main|n|[0,10)|{[2,4)}|1|00:00:30|00:00:30|00:01:00', 'restored: the calls make the pools again');
@@ -283,10 +283,10 @@ $main->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLAT
 	# encode_json writes UTF-8.
 	my $foreign = server(50, host => "m\x{fc}ller");
 	my $ask = request($foreign, { acquire => {} });
-	granted(Registry::take_in($foreign, $main->safe_psql('latin', "SELECT $schema.snowflake_lease('$pool', '$ask')")));
+	granted(Registry::take_in($foreign, $main->safe_psql('latin', "SELECT _snowflake.lease('$pool', '$ask')")));
 	is($main->safe_psql('latin', "SELECT pool, host FROM $schema.snowflake_workers"), "$pool|m\xc3\xbcller", 'names in LATIN1');
 	$ask = request(server(51), { acquire => { fixed => $foreign->{grant}{worker} } });
-	my $text = $main->safe_psql('latin', "SELECT $schema.snowflake_lease('$pool', '$ask')");
+	my $text = $main->safe_psql('latin', "SELECT _snowflake.lease('$pool', '$ask')");
 	is(decode_json($text)->{answer}{refused}{held}{by}{host}, "m\x{fc}ller", 'and in a reply');
 }
 

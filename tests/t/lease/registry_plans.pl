@@ -24,7 +24,7 @@ $node->safe_psql('postgres', "CREATE EXTENSION pg_stat_statements; CREATE EXTENS
 # Answers of one session, which keeps its plans.
 my $session = session($node);
 sub in_session { my ($server, $ask) = @_;
-	return Registry::take_in($server, $session->query_safe("SELECT snowflake_lease('main', '" . request($server, $ask) . "')")); }
+	return Registry::take_in($server, $session->query_safe("SELECT _snowflake.lease('main', '" . request($server, $ask) . "')")); }
 sub acquire_here { return granted(in_session($_[0], { acquire => {} })); }
 sub renew_here { my ($server) = @_;
 	my $grant = $server->{grant};
@@ -87,12 +87,11 @@ for my $create ('CREATE EXTENSION snowflake_id', 'CREATE SCHEMA s; CREATE EXTENS
 
 # Somebody else's schema takes the place of the extension's: nothing in it is used.
 $session->query_safe('ALTER SCHEMA _snowflake RENAME TO hidden');
-my $request = request($servers[0], { acquire => {} });
-is((error_in($session, "SELECT snowflake_lease('main', '$request')"))[0], '55000', 'renamed: there is no registry');
+is((error_in($session, q{SELECT snowflake_drop_server('none')}))[0], '55000', 'renamed: there is no registry');
 $session->query_safe('CREATE SCHEMA _snowflake; CREATE TABLE _snowflake.leases (LIKE hidden.leases INCLUDING ALL);
 	CREATE TABLE _snowflake.state AS TABLE hidden.state; CREATE TABLE _snowflake.pools AS TABLE hidden.pools;
 	CREATE TABLE _snowflake.servers (LIKE hidden.servers INCLUDING ALL)');
-is((error_in($session, "SELECT snowflake_lease('main', '$request')"))[0], '42501', 'nor in a schema of that name');
+is((error_in($session, q{SELECT snowflake_drop_server('none')}))[0], '42501', 'nor in a schema of that name');
 is($session->query_safe('SELECT count(*) FROM _snowflake.leases'), '0', 'where nothing is written');
 $session->query_safe('DROP SCHEMA _snowflake CASCADE; ALTER SCHEMA hidden RENAME TO _snowflake');
 is(renew_here($servers[0]), 'renewed', 'renamed back: it is the registry again');

@@ -25,15 +25,16 @@ sub missing
 }
 
 # Makes an etcd of this many members, and starts them. Options are `tls`, the options of
-# etcdctl that name certificates, `folder`, the data of an only member, and arguments of
-# etcd.
+# etcdctl that name certificates, `folder`, the data of an only member, `prefix`, the prefix of
+# the registry if it is the default one, and arguments of etcd.
 sub new
 {
 	my ($class, $name, $count, %options) = @_;
 	my $tls = delete $options{tls};
 	my $folder = delete $options{folder};
+	my $prefix = delete $options{prefix};
 	my $self = bless { name => $name, scheme => $tls ? 'https' : 'http', tls => $tls // [], arguments => [ map { $options{$_} eq '' ? $_ : ($_, $options{$_}) } sort keys %options ],
-		members => [], lost => '' }, $class;
+		members => [], lost => '', in_url => $prefix ? '' : '/test', prefix => $prefix // '/test' }, $class;
 	for my $number (1 .. $count)
 	{
 		push @{ $self->{members} }, {
@@ -132,7 +133,7 @@ sub leader
 sub entries
 {
 	my ($self, $part) = @_;
-	my $key = "/test/$part/";
+	my $key = "$self->{prefix}/$part/";
 	my $read = $self->call('/v3/kv/range', { key => encode_base64($key, ''), range_end => encode_base64($key =~ s{/$}{0}r, '') });
 	return map { my ($name, $value) = map { decode_base64($_) } @$_{qw(key value)}; substr($name, length $key) => $value } @{ $read->{kvs} // [] };
 }
@@ -141,7 +142,7 @@ sub entries
 sub leased_keys
 {
 	my ($self) = @_;
-	my $read = $self->call('/v3/kv/range', { key => encode_base64('/test/', ''), range_end => encode_base64('/test0', ''), keys_only => JSON::PP::true });
+	my $read = $self->call('/v3/kv/range', { key => encode_base64("$self->{prefix}/", ''), range_end => encode_base64("$self->{prefix}0", ''), keys_only => JSON::PP::true });
 	return map { decode_base64($_->{key}) } grep { $_->{lease} } @{ $read->{kvs} // [] };
 }
 
@@ -161,7 +162,7 @@ sub bounds
 sub url
 {
 	my ($self) = @_;
-	return sprintf 'etcd://%s/test', join(',', map { "127.0.0.1:$_->{client}" } @{ $self->{members} });
+	return sprintf 'etcd://%s%s', join(',', map { "127.0.0.1:$_->{client}" } @{ $self->{members} }), $self->{in_url};
 }
 
 # Runs etcdctl at the first member. The first function says whether it went well.
@@ -182,11 +183,23 @@ sub lose_data
 	my ($self) = @_;
 	my $member = $self->{members}[0];
 	$self->kill_members(0);
-	my $read = Etcd->new("$member->{name}_lost", 1, folder => $member->{folder});
+	my $read = Etcd->new("$member->{name}_lost", 1, folder => $member->{folder}, prefix => $self->{in_url} eq '' ? $self->{prefix} : undef);
 	$self->{lost} = join "\n", $self->{lost} || (), $read->bounds;
 	$read->kill_members(0);
 	rmtree($member->{folder});
 	return;
+}
+
+# Deletes all keys under the prefix. What they had stored until then counts on.
+sub delete_keys
+{
+	my ($self) = @_;
+	my $deleted = $self->call('/v3/kv/deleterange', { key => encode_base64("$self->{prefix}/", ''), range_end => encode_base64("$self->{prefix}0", ''),
+		prev_kv => JSON::PP::true });
+	my %rows = map { my ($name, $value) = map { decode_base64($_) } @$_{qw(key value)}; $name =~ m{/workers/.*/(\d+)$} ? ($1 => decode_json($value)) : () }
+	  @{ $deleted->{prev_kvs} // [] };
+	$self->{lost} = join "\n", $self->{lost} || (), map { sprintf '%d|%d', $_, $rows{$_}{bound} } sort keys %rows;
+	return scalar keys %rows;
 }
 
 # Puts a snapshot in the place of the only member's data, under the same names.

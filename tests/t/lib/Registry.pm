@@ -68,7 +68,7 @@ sub ask
 	my $pool = $how{pool} // 'main';
 	my $request = request($server, $ask);
 	my @role = $how{role} ? (extra_params => [ '-U', $how{role} ]) : ();
-	my $text = $node->safe_psql($how{database} // 'postgres', "SELECT snowflake_lease('$pool', \$json\$$request\$json\$)", @role);
+	my $text = $node->safe_psql($how{database} // 'postgres', "SELECT _snowflake.lease('$pool', \$json\$$request\$json\$)", @role);
 	my $answer = take_in($server, $text);
 	return $answer unless $answer eq 'again';
 	die 'a registry stores an era once' if $how{again};

@@ -53,7 +53,6 @@ snowflake_nextval_with(jsonb)
 snowflake_nextval_with(jsonb, regclass)
 snowflake_observe(bigint)
 snowflake_observe(bigint, regclass)
-snowflake_pool_calls()
 snowflake_set_default(regclass, name, regclass, boolean)
 snowflake_set_defaults(regnamespace, regclass)
 snowflake_status()
@@ -103,9 +102,11 @@ on_workers(text)
 own_worker()
 place_generator(text, text, name, jsonb)
 pool(jsonb, jsonb, bigint, jsonb)
+pool_calls()
 presets()
 ranges(jsonb)
 read_as_owner(regclass, text)
+read_elsewhere()
 readiness(text, name)
 reads_as_owner(regclass)
 server(jsonb, bigint)
@@ -115,8 +116,7 @@ tables_of(regnamespace)
 try_generator(text, text, name, jsonb)
 undistribute(regclass, name, jsonb)
 warn_if_not_ready(regclass)
-worker(jsonb, jsonb, boolean, bigint)
-workers_of(jsonb, jsonb)
+workers(jsonb, text[], jsonb[], boolean[], bigint)
 END
 # Of extension snowflake_id_convert.
 my @convert = split /\n/, <<'END';
@@ -192,24 +192,22 @@ END
 # Superusers only.
 my @nobody = split /\n/, <<'END';
 _snowflake.horizon_support(internal)
-_snowflake.read_etcd(text)
+_snowflake.lease(text, jsonb)
+_snowflake.read_registry()
 snowflake_accept_clock()
 snowflake_check_cluster(text[])
 snowflake_cluster_horizon()
 snowflake_cluster_horizon(regclass)
 snowflake_cluster_horizon(regclass, text)
-snowflake_cluster_servers_in(text)
 snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)
+snowflake_create_registry(text)
 snowflake_declare_registry(text)
 snowflake_drop_pool(text, text)
 snowflake_drop_server(text, text)
 snowflake_end_grace_period(text)
-snowflake_lease(text, jsonb)
-snowflake_pools_in(text)
 snowflake_revoke_worker(text, integer, text)
 snowflake_stat_reset()
 snowflake_stat_reset(regclass)
-snowflake_workers_in(text)
 END
 my %function_grants;
 $function_grants{$_} = 'PUBLIC:EXECUTE' for @public, @convert, map { "_snowflake.$_" } @public_internal;
@@ -223,11 +221,13 @@ my %relation_grants = (
 	# UPDATE or DELETE of the whole table would let everybody lock it.
 	'_snowflake.defaults' => 'PUBLIC:SELECT',
 	'_snowflake_convert.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
+	'_snowflake.here' => '',
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
 	'_snowflake.servers' => '',
 	'_snowflake.state' => '',
+	'_snowflake.used' => '',
 	pg_stat_snowflake => 'PUBLIC:SELECT',
 	snowflake_cluster_servers => 'pg_monitor:SELECT',
 	snowflake_default => 'PUBLIC:SELECT PUBLIC:USAGE pg_database_owner:UPDATE',
@@ -491,7 +491,7 @@ $database = 'race';
 $node->safe_psql('race', <<'END');
 CREATE SCHEMA ids;
 CREATE FUNCTION public.grant_again() RETURNS event_trigger LANGUAGE plpgsql AS
-	$$BEGIN GRANT EXECUTE ON FUNCTION ids.snowflake_lease(text, jsonb) TO friend; END$$;
+	$$BEGIN GRANT EXECUTE ON FUNCTION _snowflake.lease(text, jsonb) TO friend; END$$;
 CREATE EVENT TRIGGER grants_again ON ddl_command_end WHEN TAG IN ('REVOKE') EXECUTE FUNCTION public.grant_again();
 END
 my ($code, $text) = error_of($node, 'CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', 'race');

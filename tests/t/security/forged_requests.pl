@@ -21,7 +21,7 @@ $node->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake_id;
 	CREATE ROLE honest LOGIN;
 	CREATE ROLE mallory LOGIN;
-	GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO honest, mallory;
+	GRANT EXECUTE ON FUNCTION _snowflake.lease(text, jsonb) TO honest, mallory;
 	SELECT snowflake_create_pool('main', '[0,100)', lease => '3 s', hold => '1 s', max_ahead => '0')});
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 # The bound that is furthest ahead of the registry's clock, in seconds.
@@ -118,7 +118,7 @@ for my $n (1 .. 20)
 	my $forger = server(700 + $n);
 	my $request = request($forger, { acquire => {} });
 	my ($out, $error);
-	$node->psql('postgres', "DO \$\$ BEGIN RAISE EXCEPTION 'answer %', snowflake_lease('main', '$request'); END \$\$",
+	$node->psql('postgres', "DO \$\$ BEGIN RAISE EXCEPTION 'answer %', _snowflake.lease('main', '$request'); END \$\$",
 		stderr => \$error, extra_params => [ '-U', 'mallory' ]);
 	my ($answer) = $error =~ /answer (\{.*\})/ or die $error;
 	die "no grant: $answer" if kind(Registry::take_in($forger, $answer)) ne 'granted';
@@ -152,7 +152,7 @@ for my $case ([ host => "db\x{1b}[2J" ], [ host => "db\nLOG:  all is well" ], [ 
 	my $request = JSON::PP->new->ascii->decode(request(server(800), { acquire => {} }));
 	$request->{asker}{$field} = $text;
 	my $json = JSON::PP->new->ascii->encode($request);
-	my ($code, $error) = error_of($node, "SELECT snowflake_lease('main', \$json\$$json\$json\$)");
+	my ($code, $error) = error_of($node, "SELECT _snowflake.lease('main', \$json\$$json\$json\$)");
 	is($code, '22023', "a text that is not fit: $field");
 	like($error, qr/ERROR:  22023: "$field" of a request to a registry of worker IDs (?:has control characters|is longer than \d+ bytes)\n.*^HINT:  Other servers write it into their logs\. /ms, 'and why');
 	unlike($error, qr/\e|\x{9b}|\x{7f}|all is well|xxxx/, 'it is not shown');
@@ -165,7 +165,7 @@ granted(acquire($node, $local, @mallory));
 is(sql("SELECT coalesce(nullif(address, ''), 'none') FROM snowflake_workers WHERE worker_id = $local->{grant}{worker}"), 'none', 'of a socket: none');
 my $remote = server(901, address => '192.0.2.1');
 my $request = request($remote, { acquire => {} });
-my $reply = $node->safe_psql('postgres', "SELECT snowflake_lease('main', '$request')",
+my $reply = $node->safe_psql('postgres', "SELECT _snowflake.lease('main', '$request')",
 	connstr => 'host=127.0.0.1 port=' . $node->port . ' dbname=postgres user=mallory');
 my $far = granted(Registry::take_in($remote, $reply));
 is(sql("SELECT address FROM snowflake_workers WHERE worker_id = $far"), '127.0.0.1', 'of a network connection: its own');
@@ -176,7 +176,7 @@ like($key, qr/^[0-9a-f]{64}$/, 'the registry has a key');
 my $talks = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
 $talks->query('SET client_min_messages = log; SET debug_print_parse = on; SET debug_print_rewritten = on; SET debug_print_plan = on; SET debug_pretty_print = off');
 my $curious = server(900);
-my $said = $talks->query(q{SELECT snowflake_lease('main', '} . request($curious, { acquire => {} }) . q{')}) . $talks->{stderr};
+my $said = $talks->query(q{SELECT _snowflake.lease('main', '} . request($curious, { acquire => {} }) . q{')}) . $talks->{stderr};
 $talks->quit;
 like($said, qr/LOG:  plan/, 'a session has its plans printed');
 like($said, qr/"answer"/, 'and an answer');
@@ -195,7 +195,7 @@ stays('a restart');
 # it wait, and nobody has to do anything.
 $node->safe_psql('postgres', q{
 	DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id;
-	GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO honest;
+	GRANT EXECUTE ON FUNCTION _snowflake.lease(text, jsonb) TO honest;
 	SELECT snowflake_create_pool('main', '[0,100)', lease => '3 s', hold => '1 s', max_ahead => '0')});
 my $bound = $next->{grant}{bound};
 is(kind(renew($node, $next, role => 'honest')), 'refused foreign', 'another registry: refused');
@@ -206,12 +206,12 @@ cmp_ok($next->{grant}{floor}, '>', $bound, 'another registry: above all that the
 
 # After a crash, two requests in one transaction that is aborted: the second one would know of an
 # era that is never stored.
-sql('GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO mallory');
+sql('GRANT EXECUTE ON FUNCTION _snowflake.lease(text, jsonb) TO mallory');
 $node->stop('immediate');
 $node->start;
 my ($first, $second) = map { request(server(950 + $_), { acquire => {} }) } 1, 2;
-my ($code, $error) = error_of($node, "SET SESSION AUTHORIZATION mallory; DO \$\$ BEGIN PERFORM snowflake_lease('main', '$first');
-	RAISE EXCEPTION 'answer %', snowflake_lease('main', '$second'); END \$\$");
+my ($code, $error) = error_of($node, "SET SESSION AUTHORIZATION mallory; DO \$\$ BEGIN PERFORM _snowflake.lease('main', '$first');
+	RAISE EXCEPTION 'answer %', _snowflake.lease('main', '$second'); END \$\$");
 is($code, '25001', 'a second request in the transaction that begins an era');
 unlike($error, qr/answer/, 'has no answer');
 is(sql('SELECT era FROM snowflake_pools'), '2', 'and the era is as it was');

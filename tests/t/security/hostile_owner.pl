@@ -23,12 +23,12 @@ $node->start;
 $node->safe_psql('postgres', q{
 	CREATE ROLE owner LOGIN; CREATE ROLE caller LOGIN; CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor;
 	CREATE DATABASE reg OWNER owner});
-my @functions = ('snowflake_lease(text, jsonb)', 'snowflake_revoke_worker(text, integer, text)',
+my @functions = ('_snowflake.lease(text, jsonb)', '_snowflake.read_registry()', 'snowflake_create_registry(text)', 'snowflake_revoke_worker(text, integer, text)',
 	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)',
 	'snowflake_drop_pool(text, text)', 'snowflake_end_grace_period(text)', 'snowflake_declare_registry(text)',
 	'snowflake_drop_server(text, text)', 'snowflake_cluster_horizon()', 'snowflake_cluster_horizon(regclass)',
 	'snowflake_cluster_horizon(regclass, text)');
-my $grants = join '; ', map { "GRANT EXECUTE ON FUNCTION public.$_ TO caller" } @functions;
+my $grants = join '; ', map { "GRANT EXECUTE ON FUNCTION " . (/^_/ ? '' : 'public.') . "$_ TO caller" } @functions;
 my $pool = q{SELECT public.snowflake_create_pool('main', '[0,8)', lease => '1 s', hold => '1 s', max_ahead => '1 s')};
 $node->safe_psql('reg', "CREATE EXTENSION snowflake_id; $grants; $pool");
 
@@ -135,19 +135,22 @@ sub end_all
 }
 
 my $asker = server(1);
-my @calls = (q{SELECT public.snowflake_lease('main', '} . request($asker, { acquire => {} }) . q{')},
+# Only roles of servers name functions of schema _snowflake.
+my @of_servers = (q{SELECT _snowflake.lease('main', '} . request($asker, { acquire => {} }) . q{')}, q{SELECT _snowflake.read_registry()});
+my @calls = (
 	q{SELECT public.snowflake_create_pool('more', '[100,108)')}, q{SELECT public.snowflake_cluster_horizon()},
+	q{SELECT public.snowflake_create_registry('caller')},
 	q{SELECT public.snowflake_revoke_worker('main', 0)}, q{SELECT public.snowflake_drop_server('none')},
 	q{SELECT public.snowflake_declare_registry()}, q{SELECT public.snowflake_end_grace_period()}, q{SELECT public.snowflake_drop_pool('more')});
 my @views = ('SELECT count(*) FROM public.snowflake_workers', 'SELECT count(*) FROM public.snowflake_pools', 'SELECT count(*) FROM public.snowflake_cluster_servers',
-	'SELECT public.snowflake_pool_calls()');
+	'SELECT _snowflake.pool_calls()');
 my $me = $node->safe_psql('postgres', 'SELECT current_user');
 
 # Schemas are swapped beside the calls.
 is((as('owner', q{CALL mold.plant('decoy')}))[0], '', 'a schema to swap in');
 my $swapper = repeat('owner', 'BEGIN; ALTER SCHEMA public RENAME TO away; ALTER SCHEMA decoy RENAME TO public; COMMIT',
 	'BEGIN; ALTER SCHEMA public RENAME TO decoy; ALTER SCHEMA away RENAME TO public; COMMIT');
-my @callers = (repeat('caller', @calls), repeat($me, @calls), repeat('monitor', @views));
+my @callers = (repeat('caller', @of_servers, @calls), repeat($me, @calls), repeat('monitor', @views));
 sleep $seconds;
 for my $caller (@callers)
 {
@@ -166,7 +169,7 @@ $node->safe_psql('reg', q{
 my $holder = session($node, $me, 'reg');
 $holder->query_safe('BEGIN; SELECT FROM _snowflake.state FOR UPDATE');
 my $waiting = session($node, 'caller', 'reg');
-send_to($waiting, $calls[0]);
+send_to($waiting, $of_servers[0]);
 ok(wait_until('the call waits', sub { $node->safe_psql('reg', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'caller' AND wait_event_type = 'Lock'}) == 1 }),
 	'a call waits in the registry');
 my $dropper = session($node, 'owner', 'reg');
@@ -190,7 +193,7 @@ is((as('owner', q{CALL mold.plant('decoy')}))[0], '', 'a schema to put in its pl
 # One transaction each: nothing is missing at any time.
 my $planter = repeat('owner', 'BEGIN; DROP EXTENSION snowflake_id CASCADE; ALTER SCHEMA decoy RENAME TO _snowflake; COMMIT',
 	'BEGIN; ALTER SCHEMA _snowflake RENAME TO decoy; CREATE EXTENSION snowflake_id SCHEMA public; COMMIT', 'SELECT pg_sleep(0.01)');
-@callers = (repeat('caller', @calls), repeat($me, split(/; /, $grants), $pool, @calls), repeat($me, @calls), repeat('monitor', @views));
+@callers = (repeat('caller', @of_servers, @calls), repeat($me, split(/; /, $grants), $pool, @calls), repeat($me, @calls), repeat('monitor', @views));
 sleep 2 * $seconds;
 ok(wait_until("$rounds rounds of planting", sub { rows($planter) >= $rounds }), 'the owner has planted again and again');
 ok(wait_until('answers', sub { rows(@callers[ 1, 2 ]) > 0 }), 'calls of an administrator succeed in between');

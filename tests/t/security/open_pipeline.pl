@@ -67,7 +67,7 @@ close $holder;
 
 my $request = request(server(1), { acquire => {} });
 my $counted = 0;
-for my $call ("snowflake_lease('main', '$request')", "snowflake_create_pool('more', '[100,108)')", "snowflake_revoke_worker('main', 0)",
+for my $call ("_snowflake.lease('main', '$request')", "snowflake_create_pool('more', '[100,108)')", "snowflake_revoke_worker('main', 0)",
 	"snowflake_drop_pool('idle')", 'snowflake_declare_registry()', 'snowflake_end_grace_period()')
 {
 	my $name = $call =~ s/\(.*//r;

@@ -34,12 +34,22 @@
 //! | a new cluster with the content of another one | its cluster ID: [`Origin::system`] |
 //! | a snapshot that is restored, under the same names too | [`Position`] goes back: raft's log begins anew |
 //! | a member's disk that is set back, under a cluster of one | the first server that knows better, as in [`super`] |
-//! | an empty cluster | there is no registry; servers know the era of the other one if somebody makes a new one |
+//! | an empty cluster, a prefix that was deleted | a registry that a server makes begins as a loss; servers know the era of the other one if an administrator makes a new one |
 //! | a new leader, members that crash or freeze | nothing is lost, so nothing is shown |
 //!
 //! After a loss, only what was stored says whether a lease had expired before it. The keys
 //! of a cluster that was restored begin anew, and the takeover may be what was lost. So
 //! [`seen`] prolongs no row that was not granted or renewed since the loss.
+//!
+//! # The first registry
+//!
+//! The first server that asks makes the registry: see [`first`]. It stores state and pool in one
+//! transaction, which etcd refuses if there is any key under the prefix. A server that comes
+//! second finds them, and takes the pool as it is. An emptied prefix looks like a new one, and
+//! the servers of the lost registry may issue up to their bounds. So the registry begins as a
+//! loss ([`Cause::New`]): it has a grace period, and floors that follow from the terms of the
+//! default pool. If the lost pool had longer terms, an administrator makes it anew before a
+//! server asks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +58,12 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::cluster_horizon::{Changes, Server, Servers};
 use super::registry::{self, Rows};
+use super::seal::SealKey;
 use super::state::{RegistryInput, State};
-use super::{Answer, Ask, Origin, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
+use super::{Answer, Ask, Cause, Origin, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
+
+/// The pool of servers whose settings name no other one.
+pub const DEFAULT_POOL: &str = "default";
 
 /// How far raft has come: it never goes back, unless the cluster is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -133,6 +147,30 @@ impl EtcdInput {
             position: self.position,
         }
     }
+}
+
+/// What a server stores that finds no key under the prefix: a registry with the default pool.
+/// `None` if that is left to an administrator. A server whose settings name another prefix or
+/// pool may have a slip of the pen in them, and a registry of its own would give it the worker
+/// IDs of others.
+#[must_use]
+pub fn first(
+    pool: &str,
+    is_default_prefix: bool,
+    etcd_input: &EtcdInput,
+    key: SealKey,
+) -> Option<(Stored, StoredPool)> {
+    if pool != DEFAULT_POOL || !is_default_prefix {
+        return None;
+    }
+    let input = etcd_input.registry_input(None);
+    let mut state = State::new(&input, key);
+    state.lose(Cause::New, &input);
+    let pool = StoredPool {
+        namespace: "default".to_string(),
+        pool: Pool::default_at(input.now),
+    };
+    Some((etcd_input.stored(state), pool))
 }
 
 /// Which rows have to be read for a request: one, or all of all namespaces, of which a

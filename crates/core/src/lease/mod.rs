@@ -34,8 +34,10 @@
 //!   node has asked both.
 //! - **A loss that the registry cannot notice**, until the first node asks that knows
 //!   better. Such are a backup of a cleanly stopped server that is started in its place,
-//!   the disk of an etcd's only member that is set back, and a registry that is made anew
-//!   in the place of another one.
+//!   the disk of an etcd's only member that is set back, and a registry that an administrator
+//!   makes anew in the place of another one.
+//! - **A registry in etcd whose keys were all deleted**, if its pool had a longer lease, hold or
+//!   `max_ahead` than [`Pool::default_at`], and no administrator has made that pool anew.
 
 pub mod cluster_horizon;
 pub mod contender;
@@ -338,6 +340,20 @@ impl Terms {
 }
 
 impl Pool {
+    /// What `snowflake_create_pool()` makes without arguments.
+    pub fn default_at(made: RegistryMillis) -> Self {
+        Self {
+            name: etcd::DEFAULT_POOL.to_string(),
+            ids: 0..1024,
+            except: Vec::new(),
+            spares: 0,
+            lease: Millis::new(30_000),
+            hold: Millis::new(30_000),
+            max_ahead: Millis::new(60_000),
+            made,
+        }
+    }
+
     /// `None` if the pool makes no sense: no worker ID, one outside 0 to 2^31 - 1, more
     /// spare ones than there are, or a duration that is not positive.
     #[must_use]
@@ -642,6 +658,8 @@ pub enum Cause {
     Foreign,
     /// An administrator says so.
     Declared,
+    /// A server has made the registry where there was none, or none was left.
+    New,
 }
 
 /// Why and since when a registry serves nobody.

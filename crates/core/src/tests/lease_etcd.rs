@@ -6,8 +6,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::{Answer, Cause, Fence, Pool, RegistryError, Reply, Request, Row, etcd};
-use super::lease::{How, Plan, Registry, SECOND, Table, World};
+use super::super::lease::seal::SealKey;
+use super::super::lease::{
+    Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, Reply, Request, Row, etcd,
+};
+use super::lease::{EPOCH, How, Plan, Registry, SECOND, Table, World};
 use super::lease_search::{runs, search};
 
 thread_local! {
@@ -346,6 +349,107 @@ fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
     assert!(grant.floor < ahead);
     assert_eq!((grant.worker.get(), grant.reached), (0, ahead));
     assert!(outcome.changes.row.is_some());
+}
+
+/// What servers of a new cluster find.
+fn new_etcd(now: i64, random: u128) -> etcd::EtcdInput {
+    etcd::EtcdInput {
+        now: RegistryMillis::new(now),
+        cluster: 1,
+        position: etcd::Position { term: 1, index: 1 },
+        random,
+    }
+}
+
+/// etcd compares the prefix with none: so of two servers that have read it empty, in any order,
+/// one stores its registry, and the other one reads that, terms and key included.
+#[test]
+fn servers_that_come_first_make_one_pool() {
+    // Who does what next; each reads, and then stores what follows.
+    for order in [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]] {
+        let mut stored = None;
+        let mut read = [None, None];
+        let mut used = [None, None];
+        for server in order {
+            let key = SealKey::new([server as u8; 32]);
+            match read[server].take() {
+                None => {
+                    let input = new_etcd(EPOCH + server as i64, server as u128);
+                    read[server] = Some(match &stored {
+                        None => Err(etcd::first("default", true, &input, key).unwrap()),
+                        Some(found) => Ok(Clone::clone(found)),
+                    });
+                }
+                Some(Ok(found)) => used[server] = Some(found),
+                Some(Err(first)) => used[server] = Some(stored.get_or_insert(first).clone()),
+            }
+        }
+        assert_eq!(used[0], used[1]);
+        let (found, pool) = used[0].clone().unwrap();
+        assert_eq!(found.state.loss.unwrap().cause, Cause::New);
+        assert_eq!(pool.pool, Pool::default_at(found.state.made));
+        assert!(pool.pool.checked().is_some());
+    }
+}
+
+/// A slip of the pen in a setting makes no second registry.
+#[test]
+fn another_prefix_or_pool_is_an_administrators() {
+    let key = SealKey::new([1; 32]);
+    for (pool, is_default) in [("default", false), ("defautl", true), ("", true)] {
+        assert!(etcd::first(pool, is_default, &new_etcd(EPOCH, 1), key).is_none());
+    }
+}
+
+/// All keys are deleted, and the next server makes the registry anew. The holder of before
+/// reaches nobody, and issues up to its bound; its clock may be off by a hold, and it may lead
+/// as far as its pool allows.
+#[test]
+fn an_emptied_prefix_begins_as_a_loss() {
+    for (off, leads, since) in [(0, 0, 0), (29, 0, 1), (-29, 0, 9), (0, 60, 0), (29, 60, 5)] {
+        let terms = Pool::default_at(RegistryMillis::new(0));
+        let plan = Plan {
+            lease: terms.lease.get(),
+            hold: terms.hold.get(),
+            max_ahead: terms.max_ahead.get(),
+            ..Plan::default()
+        };
+        let mut world = None;
+        in_etcd(|| world = Some(World::new(plan).tell()));
+        let mut world = world.unwrap();
+        world.crash(1, false);
+        world.servers[0].off = off * SECOND;
+        world.seconds(30);
+        world.advance(0, leads * SECOND);
+        let bound = world.row(0).bound;
+        world.pass(since * SECOND);
+        world.make_anew();
+        let input = new_etcd(world.now, 77);
+        let (stored, pool) = etcd::first("default", true, &input, SealKey::new([3; 32])).unwrap();
+        let newest = world.newest();
+        newest.origin.system = 1;
+        newest.etcd.as_mut().unwrap().keys.clear();
+        newest.disk = (stored.state, Table::new(pool.pool));
+        world.start(1);
+        let refused = refusal(&mut world, 1);
+        let RegistryError::Grace { cause, .. } = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(cause, Cause::New);
+        for _ in 0..400 {
+            world.pass(SECOND);
+            for _ in 0..3 {
+                world.issue(0);
+                world.contact(1);
+                world.issue(1);
+            }
+        }
+        let row = world.row(0);
+        assert_eq!(row.holder.identity, world.servers[1].identity);
+        assert!(world.servers[1].issued_at.is_some());
+        assert!(row.floor >= bound, "{off} {leads} {since}");
+        world.check();
+    }
 }
 
 /// A leader that changes, a member that crashes: raft continues, so nobody has to wait.

@@ -172,14 +172,45 @@ impl EtcdRegistry {
         }
     }
 
-    /// Answers a request of a server.
+    /// Answers a request of a server, which makes the registry if it is the first one.
     pub fn ask(
         &mut self,
         pool: &str,
         request: &Request,
         until: Instant,
     ) -> Result<Reply, EtcdError> {
-        self.try_members(until, |host, until| host.attempt(pool, request, until))
+        self.try_members(until, |host, until| {
+            match host.attempt(pool, request, until) {
+                Err(AttemptError::Ended(EtcdError::NoPool)) => {
+                    host.make_first(pool, until)?;
+                    host.attempt(pool, request, until)
+                }
+                done => done,
+            }
+        })
+    }
+
+    /// Makes the registry if the prefix has no key; fails if it has, or if the settings leave
+    /// that to an administrator: see [`etcd::first`].
+    fn make_first(&mut self, pool: &str, until: Instant) -> Result<(), AttemptError> {
+        let all = self.key("/");
+        let (begin, end) = (encoded(&all), encoded(&end_of(&all)));
+        let any = json!({ "key": begin, "range_end": end, "limit": "1" });
+        let reading = self.read_ranges(vec![any], until)?;
+        let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
+        let is_default = self.gateway.url.has_default_prefix();
+        let first = etcd::first(pool, is_default, &reading.etcd_input, key);
+        let Some((stored, pool)) = first.filter(|_| reading.entries.is_empty()) else {
+            return Err(EtcdError::NoPool.into());
+        };
+        let mut change = EtcdChange::default();
+        change.compare.push(json!({
+            "key": begin, "range_end": end, "target": "CREATE", "result": "EQUAL",
+            "create_revision": "0",
+        }));
+        let key = self.key(&format!("/pools/{}", pool.pool.name));
+        change.put(&key, &wire::encode(&pool), 0);
+        self.store(&reading, change, &stored, until)
     }
 
     /// Makes a pool, and the registry if there is none.
@@ -552,8 +583,16 @@ impl EtcdRegistry {
         let all = prefixes
             .iter()
             .map(|key| json!({ "key": encoded(key), "range_end": encoded(&end_of(key)) }));
-        let ranges: Vec<Value> = one
-            .chain(all)
+        self.read_ranges(one.chain(all).collect(), until)
+    }
+
+    fn read_ranges(
+        &mut self,
+        ranges: Vec<Value>,
+        until: Instant,
+    ) -> Result<EtcdReading, AttemptError> {
+        let ranges = ranges.into_iter();
+        let ranges: Vec<Value> = ranges
             .map(|range| json!({ "request_range": range }))
             .collect();
         let body = json!({ "success": ranges });

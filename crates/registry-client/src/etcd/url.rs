@@ -144,6 +144,11 @@ impl Url {
         format!("{SCHEME}{}{}", self.hosts.join(","), self.prefix)
     }
 
+    /// Whether the text names no prefix of its own.
+    pub fn has_default_prefix(&self) -> bool {
+        self.prefix == DEFAULT_PREFIX
+    }
+
     /// Where a path of the gateway is at a host.
     pub fn at(&self, host: &str, path: &str) -> String {
         let scheme = if self.cacert.is_some() {
