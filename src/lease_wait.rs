@@ -3,7 +3,7 @@
 use super::error::{self, Error};
 use super::lease_state::LeaseSlot;
 use super::shmem::{self, Shared, SlotKey};
-use super::{compat, os_clock};
+use super::{compat, guc, os_clock};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Nanos};
 use snowflake_core::label::Label;

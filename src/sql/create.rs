@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::super::encoding::{DatabaseText, from_server};
 use super::super::error::{self, Error};
 use super::super::{
-    catalog, compat, label, lease_wait, mark, os_clock, report, session, session_generator, shmem, spi, time,
+    catalog, compat, label, lease_wait, mark, os_clock, report, session, session_generator, shmem,
+    spi, time,
 };
 use super::call::{Call, c_function, columns};
 use super::limit::{self, Limit};
