@@ -31,13 +31,15 @@ CREATE FUNCTION _snowflake.check_limits_as(
     layout text, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits_as';
 
--- All worker IDs that this registry has ever leased, of all pools and namespaces, dropped ones
--- included; NULL if there are none. Like snowflake_workers, which leaves out dropped pools, this
--- view shows a part of a table that its readers may not read. It is made as the views of
--- registry.sql are, out of reach of functions that others made.
+-- All worker IDs that the registry of this database has ever leased, of all pools and namespaces,
+-- dropped ones included, and those that its pools leave out, which are of servers with a fixed
+-- worker ID; NULL if there are none. Who may read it sees no more of the tables. It is made as the
+-- views of registry.sql are, out of reach of functions that others made.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE VIEW _snowflake.leased AS
-SELECT range_agg(int8range(l.worker_id, l.worker_id, '[]')) AS worker_ids FROM _snowflake.leases AS l;
+SELECT range_agg(u.ids) AS worker_ids
+FROM (SELECT int8range(l.worker_id, l.worker_id, '[]') FROM _snowflake.leases AS l
+    UNION ALL SELECT unnest(p.except_ids) FROM _snowflake.pools AS p) AS u (ids);
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- The worker IDs that the registry of this database knows, and this server's; NULL if it
@@ -48,16 +50,11 @@ CREATE FUNCTION _snowflake.known_workers(OUT worker_ids int8multirange, OUT sour
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
-    IF NOT has_table_privilege('@extschema@.snowflake_pools', 'SELECT') THEN
+    IF NOT has_table_privilege('_snowflake.leased', 'SELECT') THEN
         source := 'the current role may not read the registry of worker IDs';
         RETURN;
     END IF;
-    -- IDs that pools leave out are those of servers with a fixed worker ID.
-    SELECT range_agg(u.ids) INTO worker_ids
-    FROM (
-        SELECT unnest(l.worker_ids) FROM _snowflake.leased AS l
-        UNION ALL
-        SELECT unnest(p.except_ids) FROM @extschema@.snowflake_pools AS p) AS u (ids);
+    SELECT l.worker_ids INTO worker_ids FROM _snowflake.leased AS l;
     IF worker_ids IS NULL THEN
         source := 'this database has no registry of worker IDs, or it has leased none';
         RETURN;

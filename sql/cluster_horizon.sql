@@ -13,20 +13,13 @@ COMMENT ON FUNCTION snowflake_cluster_horizon() IS
     'no ID of the default generator below this can appear any more on any server of the registry, '
     'of IDs that the inserting transaction has taken';
 
-CREATE FUNCTION snowflake_cluster_horizon(generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SUPPORT _snowflake.horizon_support
-    AS 'MODULE_PATHNAME', 'snowflake_cluster_horizon';
-COMMENT ON FUNCTION snowflake_cluster_horizon(regclass) IS
-    'no ID of a generator with this one''s label below this can appear any more on any server of the registry, '
-    'of IDs that the inserting transaction has taken';
-
-CREATE FUNCTION snowflake_cluster_horizon(generator regclass, registry text) RETURNS bigint
+CREATE FUNCTION snowflake_cluster_horizon(generator regclass, registry text DEFAULT '') RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_cluster_horizon';
 COMMENT ON FUNCTION snowflake_cluster_horizon(regclass, text) IS
-    'the same, of the registry in etcd with this URL';
+    'no ID of a generator with this one''s label below this can appear any more on any server of the registry, '
+    'which this server uses or which is in etcd with this URL, of IDs that the inserting transaction has taken';
 
 CREATE FUNCTION snowflake_drop_server(server text, registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -149,7 +149,7 @@ my @still = (
 		[ wait_seconds_total => 'wait_time / 1000' ], [ refusals_total => 'refusals' ], [ clock_rollbacks_total => 'clock_rollbacks' ],
 		[ largest_rollback_seconds => 'coalesce(extract(epoch FROM largest_rollback), 0)' ],
 		[ reservations_total => 'reservations' ], [ reservation_seconds_total => 'reservation_time / 1000' ]),
-	(map { [ "snowflake_pool_$_->[0]", "SELECT $_->[1], pool FROM snowflake_pools" ] }
+	(map { [ "snowflake_pool_$_->[0]", "SELECT $_->[1], pool FROM snowflake_pools WHERE EXISTS (SELECT FROM _snowflake.leased WHERE worker_ids IS NOT NULL)" ] }
 		[ leased => 'leased' ], [ free => 'free' ], [ stopped => '(stopped_since IS NOT NULL)::int' ], [ grace => '(grace_until IS NOT NULL)::int' ]));
 my @moving = (
 	[ 'snowflake_server_clock_timestamp_seconds', 'SELECT extract(epoch FROM clock_timestamp())' ],
