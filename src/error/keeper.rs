@@ -363,6 +363,7 @@ impl LeaseTexts {
             self.named("about"),
             self.who()
         ))
+            .hint("Find the copy and keep it apart. Look for IDs that both have issued since it was made.")
     }
 }
 
