@@ -270,21 +270,16 @@ impl Call {
         Ok(Whose::Text(label::given(&text)?))
     }
 
-    pub fn rows<R>(&self, rows: impl Iterator<Item = R>)
-    where
-        R: IntoIterator<Item = Option<pg_sys::Datum>>,
-    {
+    pub fn rows<const N: usize>(&self, rows: impl Iterator<Item = [Option<pg_sys::Datum>; N]>) {
         // SAFETY: a function that returns rows, as `new` asks for, is called with
         // `resultinfo`; the declared result has these columns.
         unsafe {
             compat::init_rows(self.0, 0);
             let result = (*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             let (store, row_type) = ((*result).setResult, (*result).setDesc);
+            check_columns((*row_type).natts, N);
             for columns in rows {
-                let value = |it: Option<_>| (it.unwrap_or(pg_sys::Datum::from(0)), it.is_none());
-                let (mut values, mut nulls): (Vec<_>, Vec<_>) =
-                    columns.into_iter().map(value).unzip();
-                check_columns((*row_type).natts, values.len());
+                let (mut values, mut nulls) = split(columns);
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                 pg_sys::tuplestore_putvalues(store, row_type, values, nulls);
             }

@@ -28,7 +28,7 @@ macro_rules! keys {
     };
 }
 
-const KEYS: [(&str, Limit); 12] = keys!(
+pub const KEYS: [(&str, Limit); 12] = keys!(
     "preset",
     "layout",
     "epoch",
@@ -184,12 +184,18 @@ pub fn told(label: &Label, text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The columns that views show of it, in the order of the arguments.
-pub fn told_columns(
+/// A row of a view: the columns before, those that show what a generator is told, in the order
+/// of the arguments, and the columns behind.
+pub fn told_row<const N: usize>(
+    before: impl IntoIterator<Item = Option<pg_sys::Datum>>,
     told: &BTreeMap<String, String>,
-) -> impl Iterator<Item = Option<pg_sys::Datum>> {
-    KEYS.iter()
-        .map(|(key, _)| told.get(*key).map(DatabaseText).into_datum())
+    behind: impl IntoIterator<Item = Option<pg_sys::Datum>>,
+) -> [Option<pg_sys::Datum>; N] {
+    let told = KEYS
+        .iter()
+        .map(|(key, _)| told.get(*key).map(DatabaseText).into_datum());
+    let mut columns = before.into_iter().chain(told).chain(behind);
+    std::array::from_fn(|_| columns.next().flatten())
 }
 
 // The view `snowflake_presets`.
@@ -206,7 +212,7 @@ c_function!(snowflake_presets, |call| {
             told.remove("epoch");
         }
         let with_epoch = |at| own.is_some().then(|| time::to_datum(at));
-        let others = columns![
+        let behind = columns![
             layout.ids_per_second().cast_signed(),
             layout.max_worker().cast_signed() + 1,
             with_epoch(layout.end()),
@@ -218,7 +224,7 @@ c_function!(snowflake_presets, |call| {
             DatabaseText(preset.text),
             DatabaseText(preset.origin),
         ];
-        Some(told_columns(&told).chain(others).collect::<Vec<_>>())
+        Some(told_row::<{ KEYS.len() + 7 }>([], &told, behind))
     });
     call.rows(rows);
     Ok(())

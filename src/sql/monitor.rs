@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use pgrx::{IntoDatum, pg_sys};
+use pgrx::pg_sys;
 
 use super::super::encoding::DatabaseText;
 use super::super::error::{self, Error};
@@ -13,7 +13,7 @@ use super::super::{
     catalog, compat, guc, keeper, lease_wait, mark, os_clock, shmem, time, tx_holds,
 };
 use super::call::{c_function, columns};
-use super::create::{told, told_columns};
+use super::create::{KEYS, told, told_row};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, UnixMillis};
 use snowflake_core::protocol::host::IssueError;
@@ -138,14 +138,8 @@ c_function!(snowflake_generators, |call| {
             problem.map(DatabaseText),
         ];
         let told = it.map(|it| told(&it.label, &it.text)).unwrap_or_default();
-        let label = it.map(|it| DatabaseText(&it.text)).into_datum();
-        Some(
-            state
-                .into_iter()
-                .chain(told_columns(&told))
-                .chain([label])
-                .collect::<Vec<_>>(),
-        )
+        let label = columns![it.map(|it| DatabaseText(&it.text))];
+        Some(told_row::<{ 10 + KEYS.len() + 1 }>(state, &told, label))
     };
     let all = generators()?;
     call.rows(all.filter_map(|entry| entry.with_share_lock(false, |is_held| row(entry, is_held))));

@@ -16,7 +16,7 @@ pub fn given(text: &str) -> Result<Vec<(String, String)>, LabelError> {
 ///
 /// The result has the keys in their order, then the fields by name. Without changes a text
 /// stays as it is, so that a copy of a label equals the original.
-pub fn edit<'a>(text: &str, changes: &[(&'a str, &'a str)]) -> Result<String, LabelError> {
+pub fn edit(text: &str, changes: &[(&str, &str)]) -> Result<String, LabelError> {
     if changes.is_empty() && !text.is_empty() {
         return Ok(text.to_string());
     }
