@@ -209,7 +209,7 @@ SELECT (e.stored -> 'now')::bigint, e.stored -> 'state', ARRAY(SELECT jsonb_arra
     ARRAY(SELECT jsonb_array_elements(e.stored -> 'servers'))
 FROM (SELECT _snowflake.read_elsewhere() WHERE NOT EXISTS (SELECT FROM _snowflake.pools)) AS e (stored)
 WHERE e.stored IS NOT NULL;
-COMMENT ON VIEW _snowflake.used IS 'internal: what the registry that this server uses has stored; src/registry/place.rs says which one that is';
+COMMENT ON VIEW _snowflake.used IS 'internal: what the registry that this server uses has stored; src/registry/place.rs says which one';
 COMMENT ON COLUMN _snowflake.used.now IS 'this column and the others: as in _snowflake.here';
 
 -- PostgreSQL writes the body of the function into the views: so it is not STRICT, and gets the time
