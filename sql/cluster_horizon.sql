@@ -1,6 +1,6 @@
 -- The horizon of a cluster: IDs before it cannot appear any more on any server that leases
--- worker IDs from this registry. See docs/ordered.md; crates/core/src/lease/cluster_horizon.rs has the
--- rules, and src/registry/servers.rs reads and writes the table for them.
+-- worker IDs from this registry. See docs/ordered.md; crates/core/src/lease/cluster_horizon.rs has
+-- the rules, and src/registry/servers.rs reads and writes table _snowflake.servers for them.
 
 -- snowflake_cluster_horizon() is VOLATILE, since each call answers anew. It locks and changes
 -- nothing, so whoever may call it stops nobody.

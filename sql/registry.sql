@@ -16,8 +16,7 @@
 --
 -- A registry can also be in etcd, or in another database. The functions of administrators work on
 -- the one that this server uses, and the views show it: src/registry/place.rs says which one that
--- is. What a registry has stored is one jsonb, of whatever kind the registry is, and the views take
--- that apart.
+-- is. View _snowflake.used has what it has stored in one form, of whatever kind it is.
 --
 -- A pool, a lease, a server and the state are each stored as the JSON of the core's type, as in
 -- etcd. Beside it, in columns that PostgreSQL makes of it, there is only what a search needs.
@@ -101,6 +100,7 @@ COMMENT ON TABLE _snowflake.leases IS
 COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
 COMMENT ON COLUMN _snowflake.leases.lease IS
     'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns behind it are parts of it that searches need';
+
 CREATE TABLE _snowflake.servers (
     identity text PRIMARY KEY,
     server jsonb NOT NULL
@@ -209,7 +209,7 @@ SELECT (e.stored -> 'now')::bigint, e.stored -> 'state', ARRAY(SELECT jsonb_arra
     ARRAY(SELECT jsonb_array_elements(e.stored -> 'servers'))
 FROM (SELECT _snowflake.read_elsewhere() WHERE NOT EXISTS (SELECT FROM _snowflake.pools)) AS e (stored)
 WHERE e.stored IS NOT NULL;
-COMMENT ON VIEW _snowflake.used IS 'internal: what the registry that this server uses has stored; src/registry/place.rs says which one that is';
+COMMENT ON VIEW _snowflake.used IS 'internal: what the registry that this server uses has stored; src/registry/place.rs says which one';
 COMMENT ON COLUMN _snowflake.used.now IS 'this column and the others: as in _snowflake.here';
 
 -- PostgreSQL writes the body of the function into the views: so it is not STRICT, and gets the time

@@ -46,6 +46,13 @@ for my $view (sort keys %query)
 	isnt($there, '', "$view: the registry has rows");
 	is($_->safe_psql('postgres', $query{$view}), $there, "$view of " . $_->name) for $one, $two;
 }
+sub connections { my @all = slurp_file($registry->logfile) =~ /connection authorized: user=snowflake node /g; return scalar @all; }
+for my $view (sort keys %query)
+{
+	my $before = connections();
+	$one->safe_psql('postgres', $query{$view});
+	is(connections() - $before, 1, "$view: one connection for each reading");
+}
 is($one->safe_psql('postgres', q{SELECT count(*) FROM (SELECT _snowflake.read_elsewhere() -> 'state' ? 'key' AS shows) AS s WHERE shows}), 0, 'the key stays there');
 
 # Who may read.

@@ -366,22 +366,22 @@ fn new_etcd(now: i64, random: u128) -> etcd::EtcdInput {
 #[test]
 fn servers_that_come_first_make_one_pool() {
     // Who does what next; each reads, and then stores what follows.
-    for order in [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]] {
+    for order in [[0_u8, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]] {
         let mut stored = None;
         let mut read = [None, None];
         let mut used = [None, None];
         for server in order {
-            let key = SealKey::new([server as u8; 32]);
-            match read[server].take() {
+            let (key, at) = (SealKey::new([server; 32]), usize::from(server));
+            match read[at].take() {
                 None => {
-                    let input = new_etcd(EPOCH + server as i64, server as u128);
-                    read[server] = Some(match &stored {
+                    let input = new_etcd(EPOCH + i64::from(server), server.into());
+                    read[at] = Some(match &stored {
                         None => Err(etcd::first("default", true, &input, key).unwrap()),
                         Some(found) => Ok(Clone::clone(found)),
                     });
                 }
-                Some(Ok(found)) => used[server] = Some(found),
-                Some(Err(first)) => used[server] = Some(stored.get_or_insert(first).clone()),
+                Some(Ok(found)) => used[at] = Some(found),
+                Some(Err(first)) => used[at] = Some(stored.get_or_insert(first).clone()),
             }
         }
         assert_eq!(used[0], used[1]);
