@@ -41,11 +41,11 @@ GRANT EXECUTE ON FUNCTION
     snowflake_encode_as(timestamptz, bigint, bigint, text), snowflake_encode_as(timestamptz, jsonb, text),
     snowflake_explain(bigint), snowflake_explain(bigint, regclass),
     snowflake_from_text(text, text),
-    snowflake_mask(bigint, bytea), snowflake_mask_text(bigint, bytea, integer),
+    snowflake_mask(bigint, bytea), snowflake_mask(bigint, bytea, integer),
     snowflake_max_id(timestamptz), snowflake_max_id(timestamptz, regclass), snowflake_max_id_as(timestamptz, text),
     snowflake_min_id(timestamptz), snowflake_min_id(timestamptz, regclass), snowflake_min_id_as(timestamptz, text),
     snowflake_timestamp(bigint), snowflake_timestamp(bigint, regclass),
-    snowflake_to_text(bigint, text), snowflake_unmask(bigint, bytea), snowflake_unmask_text(text, bytea[])
+    snowflake_to_text(bigint, text), snowflake_unmask(bigint, bytea), snowflake_unmask(text, bytea, integer)
 TO PUBLIC;
 
 -- Generators, and what tables take: who owns them may change them.

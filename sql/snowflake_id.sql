@@ -184,15 +184,15 @@ CREATE FUNCTION snowflake_unmask(masked bigint, key bytea) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_unmask';
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS 'the ID of a number of snowflake_mask() with the same key';
 
-CREATE FUNCTION snowflake_mask_text(id bigint, key bytea, version integer) RETURNS text
+CREATE FUNCTION snowflake_mask(id bigint, key bytea, version integer) RETURNS text
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_mask_text';
-COMMENT ON FUNCTION snowflake_mask_text(bigint, bytea, integer) IS
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea, integer) IS
     'a masked ID as text of 14 characters: the version of the key, 1 to 31, as a digit of base32, and the masked number in base32';
 
-CREATE FUNCTION snowflake_unmask_text(masked text, keys bytea[]) RETURNS bigint
+CREATE FUNCTION snowflake_unmask(masked text, key bytea, version integer) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_unmask_text';
-COMMENT ON FUNCTION snowflake_unmask_text(text, bytea[]) IS
-    'the ID of a text of snowflake_mask_text(); the key of version n is element n of the array';
+COMMENT ON FUNCTION snowflake_unmask(text, bytea, integer) IS
+    'the ID of a text of snowflake_mask(); null if the text says that its key has another version';
 
 -- Presets are constant. snowflake_explain() is STABLE, since it prints how long ago an
 -- ID was made.

@@ -5,7 +5,7 @@ use pgrx::PgSqlErrorCode::*;
 use super::{Code, Error, invalid, out_of_range};
 use snowflake_core::excerpt::excerpt;
 use snowflake_core::id::SnowflakeId;
-use snowflake_core::mask::{self, KEY_BYTES, MaskError, Version};
+use snowflake_core::mask::{self, KEY_BYTES, MaskError};
 use snowflake_core::text::{Alphabet, TextError};
 
 pub fn unknown_alphabet(name: &str) -> Error {
@@ -72,14 +72,6 @@ pub fn not_a_key(bytes: usize) -> Error {
 
 pub fn version_range(version: i32) -> Error {
     out_of_range(format!("version {version} of a key is out of range")).hint(VERSIONS_HINT)
-}
-
-pub fn no_key(version: Version) -> Error {
-    let version = version.get();
-    invalid(format!(
-        "the ID is masked with key version {version}, which is not given"
-    ))
-    .hint("Give the key of version n as element n of the array.")
 }
 
 pub fn not_a_list(name: &str, dimensions: i32) -> Error {

@@ -34,8 +34,8 @@ pub const LABEL: Limit = Limit::new("invalid label", TEXT_MAX);
 /// The fields of an ID, as JSON.
 pub const FIELDS: Limit = Limit::new("invalid fields", 8 << 10);
 
-/// A key, or an array of keys, of which 31 have a version.
-pub const KEYS: Limit = Limit::new("invalid keys", 8 << 10);
+/// A key.
+pub const KEY: Limit = Limit::new("invalid key", 8 << 10);
 
 /// A request to a registry, and all else that is JSON.
 pub const JSON: Limit = Limit::new("invalid JSON", 64 << 10);

@@ -17,7 +17,7 @@ pub(super) mod limit; // how long arguments may be
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
 mod registry; // lease, revoke_worker, end_grace_period, declare_registry, and one for create_pool and drop_pool
 mod status; // an internal one, for status
-mod text; // to_text, from_text, mask, unmask, mask_text, unmask_text
+mod text; // to_text, from_text, mask, unmask
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;

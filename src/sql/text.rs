@@ -1,9 +1,5 @@
 //! IDs as text, and masked.
 
-use std::ffi::c_char;
-
-use pgrx::{FromDatum, pg_sys};
-
 use super::super::encoding::DatabaseText;
 use super::super::error::{self, Error};
 use super::call::{Call, c_function};
@@ -33,7 +29,7 @@ c_function!(snowflake_from_text, |call| {
 
 /// The argument that is a key.
 fn key(call: &Call, index: usize) -> Result<MaskKey, Error> {
-    key_of(call.bytes(index, &limit::KEYS))
+    key_of(call.bytes(index, &limit::KEY))
 }
 
 fn key_of(bytes: &[u8]) -> Result<MaskKey, Error> {
@@ -55,37 +51,24 @@ c_function!(snowflake_unmask, |call| {
     Ok(key(call, 1)?.unmask(mask).get())
 });
 
-// `snowflake_mask_text(id, key, version) -> text`.
+/// The argument that is the version of a key.
+fn version(call: &Call) -> Result<Version, Error> {
+    let number = call.get(2).unwrap_or_default();
+    Version::new(number).ok_or_else(|| error::version_range(number))
+}
+
+// `snowflake_mask(id, key, version) -> text`.
 c_function!(snowflake_mask_text, |call| {
     let id = SnowflakeId::new(call.number(0));
-    let number = call.get(2).unwrap_or_default();
-    let version = Version::new(number).ok_or_else(|| error::version_range(number))?;
-    Ok(DatabaseText(mask::write(key(call, 1)?.mask(id), version)))
+    Ok(DatabaseText(mask::write(
+        key(call, 1)?.mask(id),
+        version(call)?,
+    )))
 });
 
-// `snowflake_unmask_text(masked, keys) -> bigint`.
+// `snowflake_unmask(masked, key, version) -> bigint`; NULL if the key has another version.
 c_function!(snowflake_unmask_text, |call| {
-    let keys = call.list(1, "keys", &limit::KEYS)?;
-    let text = call.text(0, &limit::ID);
-    let (mask, version) = mask::read(&text).map_err(|error| error::not_a_mask(&text, error))?;
-    let mut is_null = false;
-    let mut subscript = i32::from(version.get());
-    // SAFETY: the argument is a bytea[], as the SQL function declares: elements of any
-    // length, by reference, aligned like an integer. One outside the array is NULL.
-    let element = unsafe {
-        pg_sys::array_get_element(
-            keys,
-            1,
-            &raw mut subscript,
-            -1,
-            -1,
-            false,
-            c_char::from_ne_bytes([pg_sys::TYPALIGN_INT]),
-            &raw mut is_null,
-        )
-    };
-    // SAFETY: an element of a bytea[] is a bytea.
-    let bytes: Option<&[u8]> = unsafe { FromDatum::from_datum(element, is_null) };
-    let bytes = bytes.ok_or_else(|| error::no_key(version))?;
-    Ok(key_of(bytes)?.unmask(mask).get())
+    let (text, key, version) = (call.text(0, &limit::ID), key(call, 1)?, version(call)?);
+    let (mask, its) = mask::read(&text).map_err(|error| error::not_a_mask(&text, error))?;
+    Ok((its == version).then(|| key.unmask(mask).get()))
 });

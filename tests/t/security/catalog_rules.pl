@@ -36,7 +36,7 @@ snowflake_from_text(text, text)
 snowflake_horizon()
 snowflake_horizon(regclass)
 snowflake_mask(bigint, bytea)
-snowflake_mask_text(bigint, bytea, integer)
+snowflake_mask(bigint, bytea, integer)
 snowflake_max_id(timestamptz)
 snowflake_max_id(timestamptz, regclass)
 snowflake_max_id_as(timestamptz, text)
@@ -60,7 +60,7 @@ snowflake_timestamp(bigint)
 snowflake_timestamp(bigint, regclass)
 snowflake_to_text(bigint, text)
 snowflake_unmask(bigint, bytea)
-snowflake_unmask_text(text, bytea[])
+snowflake_unmask(text, bytea, integer)
 END
 # In schema _snowflake.
 my @public_internal = split /\n/, <<'END';

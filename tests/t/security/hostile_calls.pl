@@ -226,8 +226,8 @@ $node->safe_psql('postgres', q{
 my @stored = (
 	[ q{snowflake_from_text(compressed, 'base32')}, '22P02', 'invalid ID: it has 200000 bytes' ],
 	[ q{snowflake_from_text(external, 'base32')}, '22P02', 'invalid ID: it has 100000 bytes' ],
-	[ q{snowflake_unmask_text(external, '{}')}, '22P02', 'invalid ID: it has 100000 bytes' ],
-	[ q{snowflake_mask(1, bits)}, '22023', 'invalid keys: it has 300000 bytes' ],
+	[ q{snowflake_unmask(external, 'sixteen bytes ok', 1)}, '22P02', 'invalid ID: it has 100000 bytes' ],
+	[ q{snowflake_mask(1, bits)}, '22023', 'invalid key: it has 300000 bytes' ],
 	[ q{snowflake_decode_as(1, external)}, '22023', 'invalid label: it has 100000 bytes' ],
 	[ q{snowflake_nextval_with(fields)}, '22023', qr/^invalid fields: it has 4000\d\d bytes$/ ]);
 @rows = probe($superuser, $generator, map { "SELECT $_->[0] FROM stored" } @stored);
@@ -252,7 +252,7 @@ is($node->safe_psql('postgres', "SELECT snowflake_decode_as(1, '$label') = snowf
 # Errors show at most 40 bytes of what was given.
 my @shown = (
 	q{snowflake_from_text(repeat('é', 30), 'base32')}, q{snowflake_from_text(repeat('z', 60), 'base62')}, q{snowflake_to_text(1, repeat('q', 60))},
-	q{snowflake_unmask_text(repeat('é', 30), '{}')}, q{snowflake_encode_as(now(), jsonb_build_object(repeat('é', 3000), 1), 'preset=twitter')},
+	q{snowflake_unmask(repeat('é', 30), 'sixteen bytes ok', 1)}, q{snowflake_encode_as(now(), jsonb_build_object(repeat('é', 3000), 1), 'preset=twitter')},
 	q{snowflake_encode_as(now(), jsonb_build_object(repeat('é', 3000), 'a'), 'preset=twitter')},
 	q{snowflake_nextval_with(jsonb_build_object(repeat('é', 3000), 1))}, q{snowflake_decode_as(1, repeat('é', 7000))},
 	q{snowflake_decode_as(1, 'preset=' || repeat('é', 7000))}, q{snowflake_decode_as(1, 'preset=twitter ' || repeat('é', 5000) || '=1')},
