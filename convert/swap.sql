@@ -99,6 +99,12 @@ BEGIN
             CROSS JOIN _snowflake_convert.index_columns(x.oid) AS u (numbers)
             WHERE EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))),
+        owned AS (
+            SELECT o.oid AS id, _snowflake.name(o.oid) AS name, c.table_name, c.name AS column_name
+            FROM columns AS c
+            JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
+                AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
+            JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'),
         statistics AS (
             SELECT x.oid, n.nspname, x.stxname, x.stxowner, x.stxstattarget
             FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
@@ -112,12 +118,7 @@ BEGIN
             SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name)
             FROM sources AS s WHERE s.relation = s.root
             UNION ALL
-            SELECT 3, q.name, format('ALTER SEQUENCE %s OWNED BY NONE', q.name)
-            FROM columns AS c
-            JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
-                AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
-            JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'
-            CROSS JOIN _snowflake.name(o.oid) AS q (name)
+            SELECT 3, o.name, format('ALTER SEQUENCE %s OWNED BY NONE', o.name) FROM owned AS o
             UNION ALL
             SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name,
                 (SELECT string_agg(format('DROP COLUMN %I', c.name), ', ' ORDER BY c.number)
@@ -178,13 +179,9 @@ BEGIN
             FROM columns AS c JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
             WHERE NOT (set_default AND c.is_key)
             UNION ALL
-            SELECT 15, q.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', q.name,
-                CASE WHEN set_default THEN '' ELSE ' AS bigint' END, c.table_name, c.name)
-            FROM columns AS c
-            JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
-                AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
-            JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'
-            CROSS JOIN _snowflake.name(o.oid) AS q (name)
+            SELECT 15, o.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', o.name,
+                CASE WHEN set_default THEN '' ELSE ' AS bigint' END, o.table_name, o.column_name)
+            FROM owned AS o
             UNION ALL
             -- Others that defaults draw from.
             SELECT DISTINCT 15, q.name, format('ALTER SEQUENCE %s AS bigint', q.name)
@@ -192,9 +189,7 @@ BEGIN
             JOIN _snowflake.defaults AS d ON d.relation = c.relation AND d.number = c.number
             JOIN pg_sequence AS o ON o.seqrelid = d.sequence AND o.seqtypid <> 'bigint'::regtype
             CROSS JOIN _snowflake.name(o.seqrelid) AS q (name)
-            WHERE NOT set_default AND NOT EXISTS (
-                SELECT FROM pg_depend AS w JOIN columns AS x ON x.relation = w.refobjid AND x.number = w.refobjsubid
-                WHERE w.classid = 'pg_class'::regclass AND w.objid = o.seqrelid AND w.refclassid = 'pg_class'::regclass AND w.deptype = 'a')
+            WHERE NOT set_default AND o.seqrelid NOT IN (SELECT w.id FROM owned AS w)
             UNION ALL
             SELECT 16, s.table_name, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', s.table_name, i.relname)
             FROM sources AS s JOIN indexes AS i ON i.indrelid = s.relation AND i.indisreplident

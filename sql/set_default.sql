@@ -61,7 +61,6 @@ CREATE FUNCTION _snowflake.read_as_owner(relation regclass, query text) RETURNS 
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
 
-
 -- The qualified name of a relation, for messages.
 CREATE FUNCTION _snowflake.name(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
