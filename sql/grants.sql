@@ -26,10 +26,9 @@ GRANT EXECUTE ON FUNCTION
     snowflake_advance(regclass, bigint), snowflake_advance(regclass, timestamptz),
     snowflake_currval(), snowflake_currval(regclass),
     snowflake_horizon(), snowflake_horizon(regclass),
-    snowflake_nextval(), snowflake_nextval(regclass),
+    snowflake_nextval(), snowflake_nextval(regclass), snowflake_nextval(regclass, jsonb),
     snowflake_nextval_batch(integer), snowflake_nextval_batch(integer, regclass),
     snowflake_nextval_block(integer), snowflake_nextval_block(integer, regclass),
-    snowflake_nextval_with(jsonb), snowflake_nextval_with(jsonb, regclass),
     snowflake_observe(bigint), snowflake_observe(bigint, regclass),
     snowflake_check_horizon()
 TO PUBLIC;

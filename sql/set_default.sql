@@ -112,7 +112,7 @@ AS $$
         FROM _snowflake.defaults AS d
         CROSS JOIN (SELECT '@extschema@.snowflake_default'::regclass::oid) AS s (id)
         LEFT JOIN pg_proc AS f ON f.oid = d.function
-            AND f.proname IN ('snowflake_nextval', 'snowflake_nextval_with', 'snowflake_nextval_block')
+            AND f.proname IN ('snowflake_nextval', 'snowflake_nextval_block')
             AND EXISTS (
                 SELECT FROM pg_depend AS e
                 JOIN pg_extension AS x ON x.oid = e.refobjid AND x.extname = 'snowflake_id'

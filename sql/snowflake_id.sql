@@ -64,13 +64,9 @@ COMMENT ON FUNCTION snowflake_observe(bigint, regclass) IS
 -- These functions are for generators whose label leaves fields to the caller. The
 -- caller chooses the values of these fields; IDs are unique whatever the values are.
 
-CREATE FUNCTION snowflake_nextval_with(fields jsonb) RETURNS bigint
+CREATE FUNCTION snowflake_nextval(generator regclass, fields jsonb) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_nextval_with';
-COMMENT ON FUNCTION snowflake_nextval_with(jsonb) IS 'next ID of the default generator, which leaves no fields to the caller';
-
-CREATE FUNCTION snowflake_nextval_with(fields jsonb, generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_nextval_with';
-COMMENT ON FUNCTION snowflake_nextval_with(jsonb, regclass) IS
+COMMENT ON FUNCTION snowflake_nextval(regclass, jsonb) IS
     'next ID of a generator, with the fields that its label leaves to the caller, such as {"tenant": 42}';
 
 CREATE FUNCTION snowflake_currval() RETURNS bigint

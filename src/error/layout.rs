@@ -138,7 +138,7 @@ pub fn no_default(generator: &str, label: &Label) -> Error {
     .detail(left_to_the_caller(label))
     .hint(format!(
         "Fill the column in a BEFORE INSERT trigger, as in: NEW.id := \
-         snowflake_nextval_with(jsonb_build_object({pairs}), {quoted})"
+         snowflake_nextval({quoted}, jsonb_build_object({pairs}))"
     ))
 }
 
@@ -158,7 +158,7 @@ fn asking_for_fields(error: Error, generator: &str, label: &Label) -> Error {
     let fields = caller_fields(label, |field| format!("\"{}\": 0", field.name));
     let quoted = quote_literal(generator);
     error.detail(left_to_the_caller(label)).hint(format!(
-        "Give them with each call, as in: SELECT snowflake_nextval_with('{{{fields}}}', {quoted})"
+        "Give them with each call, as in: SELECT snowflake_nextval({quoted}, '{{{fields}}}')"
     ))
 }
 

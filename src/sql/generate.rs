@@ -37,11 +37,11 @@ fn nextval_slow(call: &Call) -> Result<i64, Error> {
     issue::next(entry, None).map(|id| id.get())
 }
 
-// `snowflake_nextval_with(fields [, generator]) -> bigint`.
+// `snowflake_nextval(generator, fields) -> bigint`.
 c_function!(snowflake_nextval_with, |call| {
     shmem::shared()?;
-    let entry = call.entry(1)?;
-    let given = issue::given(entry, &call.fields(0)?)?;
+    let entry = call.entry(0)?;
+    let given = issue::given(entry, &call.fields(1)?)?;
     issue::next(entry, Some(given)).map(|id| id.get())
 });
 

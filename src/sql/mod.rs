@@ -11,7 +11,7 @@ mod convert; // internal ones, for extension snowflake_id_convert
 mod create; // create_generator, alter_generator, snowflake_presets
 mod decode; // decode, timestamp, encode, min_id, max_id
 mod explain; // explain
-mod generate; // nextval, nextval_with, nextval_batch, nextval_block, observe, currval
+mod generate; // nextval, nextval_batch, nextval_block, observe, currval
 mod horizon_functions; // horizon, check_horizon, snowflake_horizon_holders
 pub(super) mod limit; // how long arguments may be
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset

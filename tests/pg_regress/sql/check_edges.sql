@@ -101,7 +101,7 @@ CREATE SEQUENCE plain;
 CREATE TABLE defaults (
     with_none bigint DEFAULT snowflake_nextval(), with_default bigint DEFAULT snowflake_nextval('snowflake_default'),
     with_one bigint DEFAULT snowflake_nextval('shard_ids'), with_sequence bigint DEFAULT snowflake_nextval('shard_ids') + 0 * nextval('plain'),
-    with_fields bigint DEFAULT snowflake_nextval_with('{}', 'shard_ids'), with_block bigint DEFAULT snowflake_nextval_block(10, 'shard_ids'),
+    with_fields bigint DEFAULT snowflake_nextval('shard_ids', '{}'), with_block bigint DEFAULT snowflake_nextval_block(10, 'shard_ids'),
     late bigint DEFAULT snowflake_nextval('shard_ids'::text::regclass),
     with_two bigint DEFAULT CASE WHEN random() < 0.5 THEN snowflake_nextval('shard_ids') ELSE snowflake_nextval('narrow_ids') END,
     or_default bigint DEFAULT coalesce(snowflake_nextval('shard_ids'), snowflake_nextval()),

@@ -66,7 +66,7 @@ FROM (SELECT of_other('50 ms', 'waits') AS id FROM generate_series(1, 100)) AS s
 SELECT snowflake_create_generator('tenants', $$layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$);
 SELECT snowflake_encode_as(clock_timestamp() + interval '50 ms', '{"tenant": 1023, "worker": 9, "sequence": 255}', $$layout='time:41 tenant:10 worker:4 sequence:8' epoch=2025-01-01Z$$) AS message \gset
 SELECT snowflake_observe(:message, 'tenants');
-SELECT snowflake_nextval_with('{"tenant": 0}', 'tenants') > :message AS sorts_after;
+SELECT snowflake_nextval('tenants', '{"tenant": 0}') > :message AS sorts_after;
 
 -- Privileges and read-only transactions are as with snowflake_nextval().
 CREATE ROLE regress_snowflake_observer;

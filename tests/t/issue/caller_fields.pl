@@ -17,7 +17,7 @@ create_generator($node, 'ticket_ids', $label);
 
 # Returns the IDs of one session without their tenant, in the order in which the session
 # got them: a position and the worker ID are left.
-my $call = q{snowflake_nextval_with(jsonb_build_object('tenant', (random() * 1023)::int), 'ticket_ids')};
+my $call = q{snowflake_nextval('ticket_ids', jsonb_build_object('tenant', (random() * 1023)::int))};
 my $bare = q{& ~(1023::bigint << 12)};
 
 sub issuer
@@ -37,7 +37,7 @@ sub at_once
 	my @sessions = map {
 		issuer($_ % 2
 			? "SELECT $call $bare FROM generate_series(1, $count)"
-			: "SELECT snowflake_nextval_with('{\"tenant\": $_}', 'ticket_ids') $bare FROM generate_series(1, $count)")
+			: "SELECT snowflake_nextval('ticket_ids', '{\"tenant\": $_}') $bare FROM generate_series(1, $count)")
 	} 1 .. 6;
 	return map { $_->() } @sessions;
 }
@@ -50,17 +50,17 @@ my $session = session($node);
 my @singles;
 for my $n (1 .. 50)
 {
-	push @singles, $session->query_safe("SELECT snowflake_nextval_with('{\"tenant\": $n}', 'ticket_ids') $bare");
+	push @singles, $session->query_safe("SELECT snowflake_nextval('ticket_ids', '{\"tenant\": $n}') $bare");
 	error_in($session, $_) or fail('it is not refused')
-	  for "SELECT snowflake_nextval('ticket_ids')", "SELECT snowflake_nextval_with('{\"tenant\": 1024}', 'ticket_ids')";
+	  for "SELECT snowflake_nextval('ticket_ids')", "SELECT snowflake_nextval('ticket_ids', '{\"tenant\": 1024}')";
 }
 check_ids('after refused calls', \@singles);
 $session->quit;
-my ($code, $text) = error_of($node, "SELECT snowflake_nextval_with('{\"tenant\": 1}', 'ticket_ids'); SELECT snowflake_nextval('ticket_ids')");
+my ($code, $text) = error_of($node, "SELECT snowflake_nextval('ticket_ids', '{\"tenant\": 1}'); SELECT snowflake_nextval('ticket_ids')");
 is($code, '22023', 'plain calls are refused');
-($code, $text) = error_of($node, "BEGIN; SELECT snowflake_nextval_with('{\"tenant\": 1}', 'ticket_ids'); SELECT snowflake_nextval('ticket_ids')");
+($code, $text) = error_of($node, "BEGIN; SELECT snowflake_nextval('ticket_ids', '{\"tenant\": 1}'); SELECT snowflake_nextval('ticket_ids')");
 is($code, '22023', 'also where the transaction has issued IDs');
-like($text, qr/\QSELECT snowflake_nextval_with('{"tenant": 0}', 'ticket_ids')\E/, 'the error says the call to make');
+like($text, qr/\QSELECT snowflake_nextval('ticket_ids', '{"tenant": 0}')\E/, 'the error says the call to make');
 
 $node->stop('immediate');
 $node->start;

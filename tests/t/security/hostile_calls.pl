@@ -229,7 +229,7 @@ my @stored = (
 	[ q{snowflake_unmask(external, 'sixteen bytes ok', 1)}, '22P02', 'invalid ID: it has 100000 bytes' ],
 	[ q{snowflake_mask(1, bits)}, '22023', 'invalid key: it has 300000 bytes' ],
 	[ q{snowflake_decode_as(1, external)}, '22023', 'invalid label: it has 100000 bytes' ],
-	[ q{snowflake_nextval_with(fields)}, '22023', qr/^invalid fields: it has 4000\d\d bytes$/ ]);
+	[ q{snowflake_nextval('snowflake_default', fields)}, '22023', qr/^invalid fields: it has 4000\d\d bytes$/ ]);
 @rows = probe($superuser, $generator, map { "SELECT $_->[0] FROM stored" } @stored);
 for my $at (0 .. $#stored)
 {
@@ -254,7 +254,7 @@ my @shown = (
 	q{snowflake_from_text(repeat('é', 30), 'base32')}, q{snowflake_from_text(repeat('z', 60), 'base62')}, q{snowflake_to_text(1, repeat('q', 60))},
 	q{snowflake_unmask(repeat('é', 30), 'sixteen bytes ok', 1)}, q{snowflake_encode_as(now(), jsonb_build_object(repeat('é', 3000), 1), 'preset=twitter')},
 	q{snowflake_encode_as(now(), jsonb_build_object(repeat('é', 3000), 'a'), 'preset=twitter')},
-	q{snowflake_nextval_with(jsonb_build_object(repeat('é', 3000), 1))}, q{snowflake_decode_as(1, repeat('é', 7000))},
+	q{snowflake_nextval('snowflake_default', jsonb_build_object(repeat('é', 3000), 1))}, q{snowflake_decode_as(1, repeat('é', 7000))},
 	q{snowflake_decode_as(1, 'preset=' || repeat('é', 7000))}, q{snowflake_decode_as(1, 'preset=twitter ' || repeat('é', 5000) || '=1')},
 	q{snowflake_decode_as(1, 'layout=''' || repeat('é', 5000) || ':4''')},
 	q{snowflake_create_generator('lure.new', layout => repeat('é', 5000), epoch => '0')},
