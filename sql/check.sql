@@ -63,7 +63,7 @@ BEGIN
     BEGIN
         worker_ids := worker_ids + coalesce((
             SELECT int8multirange(int8range(w.worker_id, w.worker_id, '[]'))
-            FROM @extschema@.snowflake_worker AS w WHERE w.worker_id IS NOT NULL), '{}');
+            FROM _snowflake.own_worker() AS w WHERE w.worker_id IS NOT NULL), '{}');
     EXCEPTION WHEN object_not_in_prerequisite_state THEN
         -- Without the library, this server has made no IDs.
         NULL;

@@ -1,5 +1,5 @@
 -- snowflake_status(): what matters on this server, for a person who has to act. Its rows come
--- from the views, what is wrong first. docs/operations.md says more about each of them.
+-- from what the views show, what is wrong first. docs/operations.md says more about each of them.
 --
 -- The function reads what its caller may see, and says so where that is not all. It works on
 -- a standby, and without preloading; then there is one row.
@@ -11,7 +11,7 @@ CREATE FUNCTION _snowflake.library(
     OUT failing_since timestamptz, OUT failure text, OUT remedy text, OUT jumped interval)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
--- The names in these two are bound when they are made, under a path that holds no object of others.
+-- The names in these three are bound when they are made, under a path that holds no object of others.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- A duration in words.
@@ -33,8 +33,19 @@ BEGIN ATOMIC
     SELECT format('for %s (since %s)', _snowflake.lasting(clock_timestamp() - at), date_trunc('second', at));
 END;
 
+-- The transactions that have held back a horizon for long.
+CREATE FUNCTION _snowflake.long_holders()
+    RETURNS TABLE (generator text, since timestamptz, pid integer, gid text, usename text, state text)
+    LANGUAGE sql STABLE PARALLEL RESTRICTED ROWS 10
+BEGIN ATOMIC
+    SELECT h.generator::text, h.since, h.pid, h.gid, h.usename::text, h.state
+    FROM @extschema@.snowflake_horizon_holders AS h WHERE h.held_for > interval '5 minutes';
+END;
+
 SET LOCAL search_path = @extschema@, pg_temp;
 
+-- It reads what the views show, and names none of them: the owner of the extension's schema may
+-- rename it, make another one of its name, and put views of his own there.
 CREATE FUNCTION snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text) RETURNS SETOF record
     LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -54,13 +65,13 @@ BEGIN
             'Append snowflake_id to shared_preload_libraries, and restart the server. A server that only reads IDs needs nothing.');
         RETURN;
     END IF;
-    SELECT w.* INTO worker FROM @extschema@.snowflake_worker AS w;
+    SELECT w.* INTO worker FROM _snowflake.own_worker() AS w;
     has_time := worker.worker_id IS NOT NULL AND coalesce(worker.bound > clock_timestamp(), true);
 
     RETURN QUERY
     WITH generators AS MATERIALIZED (
         SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ends_at
-        FROM @extschema@.snowflake_generators AS g WHERE NOT is_standby),
+        FROM _snowflake.generators() AS g WHERE NOT is_standby),
     found (place, state, item, detail, hint) AS (
         SELECT 1, CASE WHEN library.version = installed THEN 'ok' ELSE 'warning' END, 'library',
             CASE WHEN library.version = installed THEN format('Version %s is loaded.', installed)
@@ -122,7 +133,7 @@ BEGIN
                     date_trunc('second', s.reset)) END,
             CASE WHEN library.jumped IS NOT NULL THEN 'Set the clock right; IDs then resume by themselves. '
                 'If it is right now, a superuser can call snowflake_accept_clock() in this database.' END
-        FROM (SELECT max(p.largest_rollback), min(p.stats_reset) FROM @extschema@.pg_stat_snowflake AS p) AS s (largest, reset)
+        FROM (SELECT max(p.largest_rollback), min(p.stats_reset) FROM _snowflake.statistics() AS p) AS s (largest, reset)
         UNION ALL
         SELECT 6, 'critical', CASE count(*) WHEN 1 THEN 'generator ' || min(g.name)
             ELSE format('%s generators, such as %s', count(*), min(g.name)) END, g.problem, 'Do what the end of the detail says.'
@@ -157,7 +168,7 @@ BEGIN
                 h.usename, coalesce(', ' || h.state, '')),
             CASE WHEN h.pid IS NULL THEN format('End it: COMMIT PREPARED %L, or ROLLBACK PREPARED %L.', h.gid, h.gid)
                 ELSE format('End its transaction, if need be by SELECT pg_terminate_backend(%s).', h.pid) END
-        FROM @extschema@.snowflake_horizon_holders AS h WHERE h.held_for > '5 minutes')
+        FROM _snowflake.long_holders() AS h)
     SELECT f.state, f.item, f.detail, f.hint FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END

@@ -3,8 +3,9 @@
 //!
 //! The calls run in a thread that gets no signals, as all that waits for etcd does; the
 //! session waits for it, and resumes at once if its query is cancelled. Then the thread
-//! ends by itself, within [`TIMEOUT`].
+//! ends by itself, within [`TIMEOUT`]. A session has [`THREADS_MAX`] at most.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::backend_wait::Backend;
@@ -20,6 +21,31 @@ use snowflake_registry_client::mailbox::{self, Bell, Worker};
 /// How long a function of an administrator waits for etcd.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How many threads a session may have. One that cancels its calls again and again would take
+/// those of the other sessions.
+const THREADS_MAX: usize = 8;
+
+/// The threads of this session.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a thread until it ends.
+struct Counted;
+
+impl Counted {
+    /// `None` if there are too many.
+    fn new() -> Option<Self> {
+        let count = THREADS.fetch_add(1, Ordering::Relaxed);
+        let counted = Self;
+        (count < THREADS_MAX).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// `pool` and `worker` are those that errors name.
 fn run<T: Send + 'static>(
     url: Url,
@@ -29,7 +55,12 @@ fn run<T: Send + 'static>(
 ) -> Result<T, Error> {
     let no_thread = |why| error::etcd::unreachable(&format!("Could not start a thread: {why}."));
     let bell = Bell::new().map_err(no_thread)?;
+    let counted = Counted::new().ok_or_else(|| {
+        let why = "Calls of this session that were cancelled have not ended yet.";
+        error::etcd::unreachable(why)
+    })?;
     let serve = move |worker: Worker<(), Result<T, EtcdError>>| {
+        let _counted = counted;
         let until = Instant::now() + TIMEOUT;
         worker.reply(f(&mut EtcdRegistry::new(url), until));
     };

@@ -10,25 +10,30 @@ use super::{Code, Error, invalid, not_ready};
 /// There is no pool for such generators, or no registry at all.
 pub fn no_pool(name: &str, pool: &str, lacks: Lacks) -> Error {
     let server = quote_identifier(pool);
+    let other = "another on_rollback in the label: wait, error or continue.";
     let (lacks, hint) = match lacks {
         Lacks::Registry => (
             "\"snowflake_id.registry\" is not set".to_string(),
-            format!("Set \"snowflake_id.registry\" to the one that has pool \"{pool}\"."),
+            format!(
+                "Set \"snowflake_id.registry\" to the one that has pool \"{pool}\". Or set {other}"
+            ),
         ),
         Lacks::OwnPool => (
             format!("pool \"{pool}\" is the one of this server"),
-            "Let pool in the label name another one, made for generators.".to_string(),
+            format!("Let pool in the label name another one, made for generators. Or set {other}"),
         ),
         Lacks::Server => (
             format!("this database has no foreign server for pool \"{pool}\""),
             format!(
-                "Make the pool in the registry with snowflake_create_pool(). Then a superuser can \
-                 run: CREATE SERVER {server} FOREIGN DATA WRAPPER snowflake_pool"
+                "Set {other} Or make the pool in the registry with snowflake_create_pool(); then a \
+                 superuser can run: CREATE SERVER {server} FOREIGN DATA WRAPPER snowflake_pool"
             ),
         ),
         Lacks::Superuser => (
             format!("the foreign server for pool \"{pool}\" belongs to no superuser"),
-            format!("A superuser can run: ALTER SERVER {server} OWNER TO CURRENT_USER"),
+            format!(
+                "Set {other} Or a superuser can run: ALTER SERVER {server} OWNER TO CURRENT_USER"
+            ),
         ),
     };
     not_ready(format!("generator {name} has no queue of worker IDs"))
@@ -36,9 +41,7 @@ pub fn no_pool(name: &str, pool: &str, lacks: Lacks) -> Error {
             "Its label says on_rollback=next_worker, so it leases worker IDs of its own from a \
              registry, and {lacks}."
         ))
-        .hint(format!(
-            "{hint} Or set another on_rollback in the label: wait, error or continue."
-        ))
+        .hint(hint)
 }
 
 /// What a generator lacks for worker IDs of its own.

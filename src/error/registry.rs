@@ -1,6 +1,7 @@
 //! Errors of the registry of worker IDs.
 
 use pgrx::PgSqlErrorCode::*;
+use pgrx::spi::quote_identifier;
 
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
 use snowflake_core::excerpt::{cut, excerpt};
@@ -48,10 +49,11 @@ pub fn registry_unreachable(why: &str) -> Error {
 
 pub fn no_such_role(role: &str) -> Error {
     let role = excerpt(role);
+    let quoted = quote_identifier(&*role);
     ERRCODE_UNDEFINED_OBJECT
         .error(format!("role \"{role}\" does not exist"))
         .hint(format!(
-            "Make it first, for example by CREATE ROLE {role} LOGIN PASSWORD '...'."
+            "Make it first, for example by CREATE ROLE {quoted} LOGIN PASSWORD '...'."
         ))
 }
 

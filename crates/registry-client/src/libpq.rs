@@ -97,13 +97,41 @@ impl From<Ended> for LibpqError {
 pub struct ResultRows {
     pub columns: Vec<String>,
     /// Each with as many values as there are columns; `None` is NULL.
-    pub rows: Vec<Vec<Option<String>>>,
+    pub rows: Rows,
 }
+
+type Rows = Vec<Vec<Option<String>>>;
 
 impl ResultRows {
     /// The value in the first column of the first row, unless it is NULL.
     pub fn first_value(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
+    }
+}
+
+/// Waits until a deadline, and after it once only: a server that sends without end is always
+/// ready.
+struct Patience<'a> {
+    deadline: Instant,
+    is_late: bool,
+    waiter: &'a mut dyn Waiter,
+}
+
+impl<'a> Patience<'a> {
+    fn new(deadline: Instant, waiter: &'a mut dyn Waiter) -> Self {
+        Self {
+            deadline,
+            is_late: false,
+            waiter,
+        }
+    }
+
+    fn wait(&mut self, socket: c_int, wanted: Wanted) -> Result<Ready, Ended> {
+        if self.is_late {
+            return Ok(Ready::No);
+        }
+        self.is_late = Instant::now() >= self.deadline;
+        self.waiter.wait(socket, wanted, self.deadline)
     }
 }
 
@@ -189,8 +217,9 @@ impl Connection {
     /// Goes on until the server is reached, or until the deadline.
     fn poll(&mut self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, LibpqError> {
         let mut wanted = Wanted::Write;
+        let mut wait = Patience::new(deadline, waiter);
         loop {
-            if let Ready::No = waiter.wait(self.socket()?, wanted, deadline)? {
+            if let Ready::No = wait.wait(self.socket()?, wanted)? {
                 return Ok(Ready::No);
             }
             // SAFETY: a connection that is being made.
@@ -231,10 +260,10 @@ impl Connection {
             Ready::Yes => self.receive(deadline, waiter)?,
             Ready::No => None,
         };
-        let Some(result) = result else {
+        let Some((result, rows)) = result else {
             return Err(LibpqError::TimedOut(timeout));
         };
-        let rows = result.read(self);
+        let rows = result.read(self, rows);
         self.is_idle = !matches!(rows, Err(LibpqError::Lost(_)));
         rows
     }
@@ -280,18 +309,25 @@ impl Connection {
                 0,
             )
         };
-        if sent == 1 { Ok(()) } else { Err(self.lost()) }
+        // Row by row, so that what is too long is known before all of it is in memory. A single
+        // row is read as a whole: only the deadline, and libpq's 2 GB, limit that.
+        // SAFETY: a connection that has just sent a statement.
+        if sent == 1 && unsafe { pq_sys::PQsetSingleRowMode(self.raw.as_ptr()) } == 1 {
+            return Ok(());
+        }
+        Err(self.lost())
     }
 
     /// Sends what libpq still holds.
     fn flush(&self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, LibpqError> {
+        let mut wait = Patience::new(deadline, waiter);
         loop {
             // SAFETY: a connection that has been made.
             match unsafe { pq_sys::PQflush(self.raw.as_ptr()) } {
                 0 => return Ok(Ready::Yes),
                 1 => {
                     // The server may wait for us to read before it reads.
-                    if let Ready::No = waiter.wait(self.socket()?, Wanted::Either, deadline)? {
+                    if let Ready::No = wait.wait(self.socket()?, Wanted::Either)? {
                         return Ok(Ready::No);
                     }
                     self.consume()?;
@@ -301,17 +337,19 @@ impl Connection {
         }
     }
 
-    /// The last result of the statement; `None` if it does not come in time.
+    /// The last result of the statement, and the rows before it; `None` if it does not come
+    /// in time.
     fn receive(
         &self,
         deadline: Instant,
         waiter: &mut dyn Waiter,
-    ) -> Result<Option<QueryAnswer>, LibpqError> {
-        let mut last = None;
+    ) -> Result<Option<(QueryAnswer, Rows)>, LibpqError> {
+        let mut wait = Patience::new(deadline, waiter);
+        let (mut last, mut rows, mut bytes) = (None, Rows::new(), 0);
         loop {
             // SAFETY: a connection that has been made, as below.
             while unsafe { pq_sys::PQisBusy(self.raw.as_ptr()) } == 1 {
-                if let Ready::No = waiter.wait(self.socket()?, Wanted::Read, deadline)? {
+                if let Ready::No = wait.wait(self.socket()?, Wanted::Read)? {
                     return Ok(None);
                 }
                 self.consume()?;
@@ -319,14 +357,24 @@ impl Connection {
             // SAFETY: PQgetResult() does not wait, since the connection is not busy.
             let result = unsafe { pq_sys::PQgetResult(self.raw.as_ptr()) };
             let Some(result) = NonNull::new(result).map(QueryAnswer) else {
-                return last.map_or_else(|| Err(self.lost()), |last| Ok(Some(last)));
+                return last.map_or_else(|| Err(self.lost()), |last| Ok(Some((last, rows))));
             };
-            // COPY would give this result again and again.
-            let is_last = result.is_copy();
-            last = Some(result);
-            if is_last {
-                return Ok(last);
+            if result.status() == ExecStatusType::PGRES_SINGLE_TUPLE {
+                bytes += result.bytes();
+                if bytes > ANSWER_MAX {
+                    let most = ANSWER_MAX >> 20;
+                    return Err(LibpqError::Lost(format!(
+                        "the answer has more than {most} MB"
+                    )));
+                }
+                rows.extend(result.rows());
+                continue;
             }
+            // COPY would give this result again and again.
+            if result.is_copy() {
+                return Ok(Some((result, rows)));
+            }
+            last = Some(result);
         }
     }
 
@@ -413,12 +461,13 @@ impl QueryAnswer {
         )
     }
 
-    fn read(&self, connection: &Connection) -> Result<ResultRows, LibpqError> {
+    /// What the statement has returned, with the rows that came before this last result.
+    fn read(&self, connection: &Connection, rows: Rows) -> Result<ResultRows, LibpqError> {
         match self.status() {
-            ExecStatusType::PGRES_TUPLES_OK if self.bytes() > ANSWER_MAX => Err(LibpqError::Lost(
-                format!("the answer has more than {} MB", ANSWER_MAX >> 20),
-            )),
-            ExecStatusType::PGRES_TUPLES_OK => Ok(self.rows()),
+            ExecStatusType::PGRES_TUPLES_OK => Ok(ResultRows {
+                columns: self.columns(),
+                rows,
+            }),
             ExecStatusType::PGRES_COMMAND_OK | ExecStatusType::PGRES_EMPTY_QUERY => {
                 Ok(ResultRows::default())
             }
@@ -448,20 +497,36 @@ impl QueryAnswer {
         }
     }
 
-    /// How long the values are together.
+    /// How much memory the rows take, about. Empty values and rows take some, too.
     fn bytes(&self) -> usize {
         let raw = self.0.as_ptr();
+        let (of_row, of_value) = (size_of::<Vec<()>>(), size_of::<Option<String>>());
         // SAFETY: rows and columns are those that the result has.
         unsafe {
             let columns = 0..pq_sys::PQnfields(raw);
             let length = |row, column| pq_sys::PQgetlength(raw, row, column);
-            let row = |row| columns.clone().map(move |column| length(row, column));
-            let lengths = (0..pq_sys::PQntuples(raw)).flat_map(row);
-            lengths.map(|it| usize::try_from(it).unwrap_or(0)).sum()
+            let value = |length| of_value + usize::try_from(length).unwrap_or(0);
+            let values = |row| {
+                columns
+                    .clone()
+                    .map(move |column| value(length(row, column)))
+            };
+            let rows = 0..pq_sys::PQntuples(raw);
+            rows.map(|row| of_row + values(row).sum::<usize>()).sum()
         }
     }
 
-    fn rows(&self) -> ResultRows {
+    fn columns(&self) -> Vec<String> {
+        let raw = self.0.as_ptr();
+        // SAFETY: columns are those that the result has; libpq keeps their names with it.
+        unsafe {
+            (0..pq_sys::PQnfields(raw))
+                .map(|column| text(pq_sys::PQfname(raw, column)))
+                .collect()
+        }
+    }
+
+    fn rows(&self) -> Rows {
         let raw = self.0.as_ptr();
         // SAFETY: rows and columns are those that the result has; libpq keeps the texts
         // with the result.
@@ -472,13 +537,7 @@ impl QueryAnswer {
                     .then(|| text(pq_sys::PQgetvalue(raw, row, column)))
             };
             let row = |row| columns.clone().map(|column| value(row, column)).collect();
-            ResultRows {
-                columns: columns
-                    .clone()
-                    .map(|column| text(pq_sys::PQfname(raw, column)))
-                    .collect(),
-                rows: (0..pq_sys::PQntuples(raw)).map(row).collect(),
-            }
+            (0..pq_sys::PQntuples(raw)).map(row).collect()
         }
     }
 }

@@ -25,6 +25,7 @@ ROLLBACK;
 -- The default pool, and all that a role needs.
 CREATE ROLE regress_snowflake_node;
 SELECT e.* FROM error_of_registry($$SELECT snowflake_create_registry('regress_snowflake_nobody')$$) AS e;
+SELECT e.hint FROM error_of_registry($$SELECT snowflake_create_registry('a "role" SUPERUSER')$$) AS e;
 CREATE VIEW default_pool AS SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, free, era FROM snowflake_pools;
 BEGIN;
 SELECT snowflake_create_pool();

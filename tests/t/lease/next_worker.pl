@@ -179,7 +179,7 @@ SKIP:
 	skip Etcd::missing(), 1 if Etcd::missing();
 	my $etcd = Etcd->new('queue', 1);
 	my $url = $etcd->url;
-	my $viewer = new_node('viewer', -1);
+	my $viewer = new_node('viewer', '');
 	$viewer->append_conf('postgresql.conf', "snowflake_id.registry = '$url'\nsnowflake_id.pool = 'nothing'");
 	$viewer->start;
 	$viewer->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');

@@ -21,7 +21,7 @@ my $place = conninfo($registry);
 sub leasing
 {
 	my ($name, $role) = @_;
-	my $node = new_node($name, -1);
+	my $node = new_node($name, '');
 	$node->append_conf('postgresql.conf', "snowflake_id.registry = '$place user=''$role'''");
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
@@ -94,7 +94,7 @@ is($one->safe_psql('own', 'SELECT pool, leased FROM snowflake_pools'), 'default|
 is($one->safe_psql('own', q{SELECT snowflake_create_pool('more', '[2000,2010)'); SELECT count(*) FROM snowflake_pools}) =~ s/^\n//r, '2', 'and its functions are about them');
 
 # A server whose setting leads to a database of its own: that is to be the registry.
-my $self = new_node('self', -1);
+my $self = new_node('self', '');
 $self->append_conf('postgresql.conf', "snowflake_id.registry = '" . conninfo($self) . "'");
 $self->start;
 $self->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE DATABASE other');

@@ -40,7 +40,7 @@ sub says
 	return %row;
 }
 
-my $apart = new_node('apart', -1);
+my $apart = new_node('apart', '');
 $apart->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $apart->start;
 $apart->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
@@ -135,7 +135,7 @@ my $registry = new_node('registry', 900);
 $registry->start;
 $registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
 	SELECT snowflake_create_pool('default', int8range(5, 6), lease => '6 s', hold => '1 s', max_ahead => '1 s')});
-my $leasing = new_node('leasing', -1, allows_streaming => 1);
+my $leasing = new_node('leasing', '', allows_streaming => 1);
 my $conninfo = 'host=' . $registry->host . ' port=' . $registry->port . ' dbname=postgres';
 $leasing->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'");
 $leasing->start;

@@ -1,6 +1,6 @@
 # Tests that the owner of a database, who is no superuser, gets no rights by what the
 # extension does there: he renames schemas, drops the extension while its functions run, and
-# puts schemas, tables, triggers and functions of the same names in their place. Callers of
+# puts schemas, tables, views, triggers and functions of the same names in their place. Callers of
 # all functions of the registry are there meanwhile: a role that may execute them, a
 # superuser, and a reader of the views.
 use strict;
@@ -145,6 +145,23 @@ my @calls = (
 my @views = ('SELECT count(*) FROM public.snowflake_workers', 'SELECT count(*) FROM public.snowflake_pools', 'SELECT count(*) FROM public.snowflake_cluster_servers',
 	'SELECT _snowflake.pool_calls()');
 my $me = $node->safe_psql('postgres', 'SELECT current_user');
+
+# The schema of the extension is renamed, and views of the owner stand in its place.
+is((as('owner', q{
+	ALTER SCHEMA public RENAME TO away; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC;
+	DO $$ DECLARE name text; BEGIN
+		FOREACH name IN ARRAY '{snowflake_worker,snowflake_generators,pg_stat_snowflake,snowflake_horizon_holders}'::text[] LOOP
+			EXECUTE format('CREATE VIEW public.%1$I AS SELECT * FROM away.%1$I WHERE mold.grab(); GRANT SELECT ON public.%1$I TO PUBLIC', name);
+		END LOOP;
+	END $$}))[0], '', 'views of the owner');
+for my $role ($me, 'monitor')
+{
+	my ($code, $rows) = as($role, 'SELECT * FROM away.snowflake_status()');
+	is($code, '', "snowflake_status() works for $role");
+	like($rows, qr/^ok\|worker ID\|7, set on this server/m, 'and reads nothing of the owner');
+}
+is_still_ordinary('views planted');
+is((as('owner', 'DROP SCHEMA public CASCADE; ALTER SCHEMA away RENAME TO public'))[0], '', 'the owner undoes it');
 
 # Schemas are swapped beside the calls.
 is((as('owner', q{CALL mold.plant('decoy')}))[0], '', 'a schema to swap in');

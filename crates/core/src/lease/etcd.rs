@@ -48,8 +48,8 @@
 //! second finds them, and takes the pool as it is. An emptied prefix looks like a new one, and
 //! the servers of the lost registry may issue up to their bounds. So the registry begins as a
 //! loss ([`Cause::New`]): it has a grace period, and floors that follow from the terms of the
-//! default pool. If the lost pool had longer terms, an administrator makes it anew before a
-//! server asks.
+//! default pool. If the lost pool had longer terms, or fewer worker IDs because others use the rest,
+//! an administrator makes it anew before a server asks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
