@@ -55,6 +55,12 @@ DECLARE
     installed constant text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'snowflake_id');
     library record;
     worker record;
+    -- What the settings ask for, if that gave the worker ID.
+    asked text := current_setting('snowflake_id.worker_id', true);
+    -- How far the bound lies ahead of the clock, and how long IDs are issued without the registry:
+    -- a generator that is ahead of the clock reaches the bound sooner, at half the clock's speed.
+    ahead interval;
+    remaining interval;
     -- IDs are issued, though the lease may be failing.
     has_time boolean;
 BEGIN
@@ -66,11 +72,18 @@ BEGIN
         RETURN;
     END IF;
     SELECT w.* INTO worker FROM _snowflake.own_worker() AS w;
-    has_time := worker.worker_id IS NOT NULL AND coalesce(worker.bound > clock_timestamp(), true);
+    ahead := worker.bound - clock_timestamp();
+    SELECT least(ahead, min(2 * (ahead - g.ahead_by))) INTO remaining
+    FROM _snowflake.generators() AS g WHERE NOT is_standby AND g.on_rollback <> 'next_worker';
+    has_time := worker.worker_id IS NOT NULL AND coalesce(remaining > '0', true);
+    IF worker.source IN ('setting', 'hostname', 'env') THEN
+        asked := '';
+    END IF;
 
     RETURN QUERY
     WITH generators AS MATERIALIZED (
-        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ends_at
+        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ends_at,
+            coalesce(g.ahead_by >= ahead AND g.on_rollback <> 'next_worker', false) AS is_past
         FROM _snowflake.generators() AS g WHERE NOT is_standby),
     found (place, state, item, detail, hint) AS (
         SELECT 1, CASE WHEN library.version = installed THEN 'ok' ELSE 'warning' END, 'library',
@@ -90,29 +103,34 @@ BEGIN
             WHEN worker.worker_id IS NOT NULL THEN format('has worker ID %s.', worker.worker_id) END) AS s (future)
         WHERE is_standby
         UNION ALL
-        SELECT 2, CASE WHEN worker.worker_id IS NULL THEN 'critical' ELSE 'ok' END, 'worker ID',
+        SELECT 2, CASE WHEN worker.worker_id IS NULL THEN 'critical' WHEN asked <> '' THEN 'warning' ELSE 'ok' END, 'worker ID',
             CASE WHEN worker.worker_id IS NOT NULL THEN format('%s, %s.', worker.worker_id, CASE
                     WHEN worker.source = 'registry' THEN format('leased from pool "%s" of the registry', worker.pool)
                     WHEN worker.pool IS NOT NULL THEN format('set on this server, and claimed in pool "%s" of the registry', worker.pool)
                     ELSE 'set on this server' END)
                 WHEN worker.pool IS NOT NULL THEN format(
                     'This server issues no IDs: the registry has given it no worker ID of pool "%s".', worker.pool)
-                ELSE 'This server issues no IDs: it has no worker ID.' END,
-            CASE WHEN worker.worker_id IS NOT NULL THEN NULL
+                ELSE 'This server issues no IDs: it has no worker ID.' END
+                || CASE WHEN asked <> '' THEN format(' Setting snowflake_id.worker_id is "%s", which gives no number.', asked) ELSE '' END,
+            CASE WHEN asked <> '' THEN 'The log of the server''s start says why. Correct snowflake_id.worker_id, and restart the server.'
+                WHEN worker.worker_id IS NOT NULL THEN NULL
                 WHEN worker.pool IS NOT NULL THEN 'Do what the row "registry" says.'
-                ELSE 'Set snowflake_id.worker_id to a number that no other server has, or snowflake_id.registry, and restart.' END
+                ELSE 'Set snowflake_id.worker_id to a number that no other server has, and restart the server. '
+                    'Or set snowflake_id.registry, and reload; if it is set, the server log says why it was refused.' END
         WHERE NOT is_standby
         UNION ALL
         SELECT 3, CASE WHEN NOT has_time THEN 'critical' WHEN library.failing_since IS NOT NULL THEN 'warning' ELSE 'ok' END, 'lease',
             CASE WHEN has_time THEN format('If the registry does not answer, IDs are issued until %s, which is in %s.',
-                    date_trunc('second', worker.bound), _snowflake.lasting(worker.bound - clock_timestamp()))
+                    date_trunc('second', clock_timestamp() + remaining), _snowflake.lasting(remaining))
+                WHEN ahead > '0' THEN format('No IDs are issued: those to come are of times after %s, for which the lease is.',
+                    date_trunc('second', worker.bound))
                 ELSE format('The lease could not be renewed, and no IDs are issued %s.', _snowflake.since(worker.bound)) END,
             CASE WHEN NOT has_time OR library.failing_since IS NOT NULL THEN 'Do what the row "registry" says.' END
         WHERE worker.bound IS NOT NULL AND NOT is_standby
         UNION ALL
         SELECT 4, CASE WHEN r.is_fine THEN 'ok' WHEN has_time THEN 'warning' ELSE 'critical' END, 'registry',
             CASE WHEN NOT library.keeper_runs THEN 'The keeper does not run, the background worker that asks the registry.'
-                WHEN library.failing_since IS NOT NULL THEN format('The registry refuses, or cannot be reached, %s: %s',
+                WHEN library.failing_since IS NOT NULL THEN format('The registry has granted nothing %s: %s',
                     _snowflake.since(library.failing_since), library.failure)
                 WHEN worker.last_contact IS NULL THEN 'The registry has not answered yet.'
                 ELSE format('The registry answered %s ago.', _snowflake.lasting(clock_timestamp() - worker.last_contact)) END,
@@ -147,7 +165,7 @@ BEGIN
         UNION ALL
         SELECT 8, 'warning', 'generator ' || g.name, format('Its IDs are %s ahead of the clock: they are unique and in order. '
             'Half a second of the lead goes each second.', _snowflake.lasting(g.ahead_by)), NULL
-        FROM generators AS g WHERE g.ahead_by > '1 minute' AND g.refused_since IS NULL AND g.problem IS NULL
+        FROM generators AS g WHERE g.ahead_by > '1 minute' AND g.refused_since IS NULL AND g.problem IS NULL AND NOT g.is_past
         UNION ALL
         SELECT 9, 'warning', 'generator ' || g.name,
             format('The time of its layout ends on %s, in %s.', g.ends_at::date, _snowflake.lasting(g.ends_at - clock_timestamp())),
@@ -159,8 +177,8 @@ BEGIN
             || coalesce(' ' || nullif(c.hidden, 0) || ' more: what they do is shown to roles that may use them.', ''), NULL
         FROM (SELECT count(g.ahead_by), count(*) - count(g.ahead_by), max(g.ahead_by) FILTER (WHERE g.ahead_by > '5 s')
             FROM generators AS g
-            WHERE g.problem IS NULL AND g.refused_since IS NULL AND coalesce(g.ahead_by, '0') <= '1 minute'
-                AND g.ends_at >= clock_timestamp() + interval '1 year') AS c (seen, hidden, lead)
+            WHERE has_time AND g.problem IS NULL AND g.refused_since IS NULL AND coalesce(g.ahead_by, '0') <= '1 minute'
+                AND NOT g.is_past AND g.ends_at >= clock_timestamp() + interval '1 year') AS c (seen, hidden, lead)
         WHERE c.seen + c.hidden > 0
         UNION ALL
         SELECT 11, 'warning', 'horizon', format('A transaction holds back a horizon, that of %s, %s: %s of role %s%s.',

@@ -77,8 +77,8 @@ pub fn remedy(why: &LeaseError) -> &'static str {
     match why {
         LeaseError::Starting => "",
         LeaseError::Unreachable(_) => {
-            "Check that the registry runs and takes writes, and that \"snowflake_id.registry\" has \
-             its address, and a role and a password that it accepts."
+            "Check that the registry runs (of an etcd, the majority of its members), and that \
+             \"snowflake_id.registry\" has its address, and a role or a user that it accepts."
         }
         LeaseError::FloorTooFar { .. } => "Set the clocks of this server and of the others right.",
         LeaseError::Refused(refused) => match refused {
@@ -98,8 +98,9 @@ pub fn remedy(why: &LeaseError) -> &'static str {
                  server or of the registry was wrong: view snowflake_workers shows the bounds."
             }
             RegistryError::Grace { .. } => {
-                "Wait. If you know that no lease was lost, call snowflake_end_grace_period() at \
-                 the registry."
+                "Wait. If you know that no lease was lost, a superuser can call \
+                 snowflake_end_grace_period(): in the database of the registry, or, for an etcd, \
+                 on any of its servers."
             }
             RegistryError::TooFarAhead { .. } => "Set the wrong clock right.",
             RegistryError::Foreign => {

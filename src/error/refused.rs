@@ -241,11 +241,12 @@ fn not_reserved(
                 .filter(|_| !generator.rotates_worker());
             let why = why.map_or_else(String::new, |why| format!(" {why}"));
             not_ready(format!(
-                "generator {name} may issue IDs of times before {bound} only"
+                "generator {name} issues no IDs, because the registry has not renewed the lease \
+                 of this {whose}"
             ))
             .detail(format!(
-                "The next ID would be of {needed}. The registry has given the worker ID of this \
-                 {whose} until {bound}, and has not renewed it.{why}"
+                "The lease is for IDs of times before {bound}, and the next ID would be of \
+                 {needed}.{why}"
             ))
             .hint(format!("{view} IDs resume by themselves."))
         }

@@ -23,7 +23,7 @@ my $leader = $cluster->wait_until_whole;
 wait_until('the mode is known', sub { $cluster->is_failsafe });
 $cluster->scenario('SIGSTOP of etcd past the lease, with failsafe_mode', sub {
 	$cluster->etcd->freeze(0);
-	wait_until('the lease ends', sub { my (undef, $error) = $cluster->try_sql($leader, 'SELECT snowflake_nextval()'); return $error =~ /may issue IDs of times before/ });
+	wait_until('the lease ends', sub { my (undef, $error) = $cluster->try_sql($leader, 'SELECT snowflake_nextval()'); return $error =~ /has not renewed the lease/ });
 	ok($cluster->takes_writes($leader), 'it is still primary');
 	$cluster->etcd->thaw(0); });
 $cluster->stop_clients;

@@ -74,7 +74,7 @@ sub read_client
 		my ($code, $text) = ($error->{code} // 'connection lost', $error->{text} // '');
 		$self->{codes}{$code}++;
 		next if is_usual($error);
-		next if $code eq '55000' && $text =~ /^(this server has no worker ID|generator \S+ may issue IDs of times before .* only)$/;
+		next if $code eq '55000' && $text =~ /^(this server has no worker ID|generator \S+ issues no IDs, because the registry has not renewed the lease of this \w+)$/;
 		next if $code eq '55000' && $text eq 'generator queued has no worker ID';
 		next if $code eq '58000' && $text =~ /^clock moved backwards by / && ($error->{detail} // '') =~ /Generator queued gets no worker ID from pool "queue" that was not used at this time/;
 		next if $code eq '55006' && $text =~ /^worker ID 40 belongs to another server$/;

@@ -34,7 +34,7 @@ const VALUES: &str = "A value is a number in decimal digits, or caller if each c
 const DIFFER: &str = "Time, sequence and clock differ from ID to ID.";
 const MODE: &str = "It says how the generator writes the time: give it 0 or 1.";
 const NO_EPOCH: &str =
-    "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.";
+    "Give the epoch, from which the time counts: 2025-01-01Z, for example, or Unix milliseconds.";
 const FIELDS: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
 const NAMES: &str =
     "Names have up to 63 lower-case letters, digits and underscores, and begin with a letter.";
@@ -48,7 +48,7 @@ const ROLLBACK: &str = "It can be continue, wait, error, next_clock or next_work
 const ROOM: &str = "The mark keeps which clocks have been used, and has no room for more.";
 const TWICE: &str =
     "The bits of time and sequence, and twice those of the clock, can be 62 together.";
-const WAITS: &str = "It is for on_rollback=wait, next_clock and next_worker.";
+const WAITS: &str = "It is for on_rollback=wait, next_clock and next_worker. snowflake_alter_generator() removes what is given as ''.";
 const START: &str = "It can be zero, random, or 'vibrate N', where N is the largest number that a tick may start with.";
 
 /// The text with a mark at the error, the problem, and what is allowed.
@@ -215,8 +215,8 @@ const ERRORS: [(&str, &str, &str); 168] = [
     ("preset=‸multi_clock layout='time:41 sequence:4' epoch=0", "on_rollback=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_rollback to something else."),
     ("preset=baidu max_observe='‸101 ms'", r#"max_observe "101 ms" is more than max_borrow "0""#, "It can be 0 to 0: max_borrow limits observed IDs too."),
     ("preset=default max_observe='‸101 ms'", r#"max_observe "101 ms" is more than max_borrow "100 ms""#, "It can be 0 to 100 ms: max_borrow limits observed IDs too."),
-    ("preset=default ‸pool=queue", r#"pool has no meaning with on_rollback=continue"#, "It is for on_rollback=next_worker."),
-    ("preset=worker_queue epoch=0 ‸pool=queue on_rollback=wait", r#"pool has no meaning with on_rollback=wait"#, "It is for on_rollback=next_worker."),
+    ("preset=default ‸pool=queue", r#"pool has no meaning with on_rollback=continue"#, "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is given as ''."),
+    ("preset=worker_queue epoch=0 ‸pool=queue on_rollback=wait", r#"pool has no meaning with on_rollback=wait"#, "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is given as ''."),
     ("preset=worker_queue epoch=0 pool='‸'", r#"invalid value for pool: """#, "It can be 1 to 63 ASCII characters."),
     ("preset=worker_queue epoch=0 pool=‸häuser", r#"invalid value for pool: "häuser""#, "It can be 1 to 63 ASCII characters."),
     ("preset=baidu max_borrow='‸999 ms'", r#"max_borrow "999 ms" is less than a tick"#, "It can be 0, or from 1 s on."),

@@ -154,17 +154,17 @@ says($spare, 'a standby of it', 'ok ok ok', 'standby', qr/^ok\|.* Once promoted,
 $spare->promote;
 wait_until('no worker ID is free', sub { my ($all, %now) = status($spare); return $now{registry} =~ /All worker IDs of the pool/; });
 %row = says($spare, 'no worker ID is free', 'critical critical critical ok ok', 'registry',
-	qr/^critical\|The registry refuses, or cannot be reached, for .* \(since .*\): All worker IDs of the pool belong to other servers\.\|View snowflake_workers of the registry shows .* IDs resume by themselves\.$/, 'nobody');
+	qr/^critical\|The registry has granted nothing for .* \(since .*\): All worker IDs of the pool belong to other servers\.\|View snowflake_workers of the registry shows .* IDs resume by themselves\.$/, 'nobody');
 like($row{'worker ID'}, qr/^critical\|This server issues no IDs: the registry has given it no worker ID of pool "default"\.\|Do what the row "registry" says\.$/, 'so no IDs');
 $spare->stop;
 
 $registry->stop('immediate');
 wait_until('the registry is missed', sub { my ($all, %now) = status($leasing); return $now{registry} !~ /^ok/; });
 %row = says($leasing, 'the registry is stopped', 'warning warning ok ok ok ok', 'registry',
-	qr/^warning\|The registry refuses, or cannot be reached, for \d seconds? \(since .*\): Could not connect: .*\|Check that the registry runs .* IDs resume by themselves\.$/);
+	qr/^warning\|The registry has granted nothing for \d seconds? \(since .*\): Could not connect: .*\|Check that the registry runs .* IDs resume by themselves\.$/);
 like($row{lease}, qr/^warning\|If the registry does not answer, IDs are issued until .*\|Do what the row "registry" says\.$/, 'IDs are issued still');
 wait_until('the lease has expired', sub { my ($all, %now) = status($leasing); return $now{lease} =~ /^critical/; });
-%row = says($leasing, 'the lease has expired', 'critical critical ok ok ok ok', 'registry', qr/^critical\|.*: The registry cannot be asked; members of pg_monitor/, 'nobody');
+%row = says($leasing, 'the lease has expired', 'critical critical ok ok ok', 'registry', qr/^critical\|.*: The registry cannot be asked; members of pg_monitor/, 'nobody');
 like($row{lease}, qr/^critical\|The lease could not be renewed, and no IDs are issued for \d seconds? \(since .*\|Do what the row "registry" says/, 'no IDs');
 $registry->start;
 wait_until('all is well again', sub { (status($leasing))[0] eq 'ok ok ok ok ok ok' });
@@ -173,6 +173,29 @@ $leasing->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $leasing->start;
 says($leasing, 'no keeper', 'critical critical critical ok ok', 'registry', qr/^critical\|The keeper does not run, .*\|.* raise max_worker_processes/);
 $leasing->stop;
-$registry->stop;
+
+# IDs that are ahead of the clock reach the end of the lease before the clock does.
+$registry->safe_psql('postgres', q{SELECT snowflake_create_pool('ahead', '[6,7)', lease => '6 s', hold => '1 s', max_ahead => '10 s')});
+my $leading = new_node('leading', '');
+$leading->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'\nsnowflake_id.pool = 'ahead'");
+$leading->start;
+$leading->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+wait_until('IDs that are ahead', sub { !(error_of($leading, 'SELECT snowflake_nextval()'))[0] });
+$registry->stop('immediate');
+wait_until('no more IDs', sub { (error_of($leading, 'SELECT snowflake_nextval()'))[0] });
+my ($all, %now) = status($leading);
+like($now{lease}, qr/^critical\|No IDs are issued: those to come are of times after/, 'the row says so at once');
+is($leading->safe_psql('postgres', 'SELECT bound > clock_timestamp() FROM snowflake_worker'), 't', 'while the lease has not ended by the clock');
+$leading->stop;
+
+# Settings that give no number.
+for my $registry_setting ("'$conninfo'", "''")
+{
+	$leading->append_conf('postgresql.conf', "snowflake_id.registry = $registry_setting\nsnowflake_id.worker_id = 'env NOTHING'");
+	$leading->start;
+	says($leading, 'no number', $registry_setting eq "''" ? 'critical critical ok ok' : 'critical critical critical ok ok', 'worker ID',
+		qr/^critical\|.* Setting snowflake_id\.worker_id is "env NOTHING", which gives no number\.\|The log of the server's start says why/);
+	$leading->stop;
+}
 
 done_testing();

@@ -142,8 +142,8 @@ impl<'a> LabelDraft<'a> {
                 Some(name) => &format!("preset {name} needs an epoch, and none is given"),
                 None => "no epoch is given",
             };
-            let allowed = "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in \
-                           Unix milliseconds.";
+            let allowed = "Give the epoch, from which the time counts: 2025-01-01Z, for example, \
+                           or Unix milliseconds.";
             return self.at("epoch").error(problem, allowed);
         };
         // A field is a mode only beside a time that it governs.
@@ -248,7 +248,7 @@ impl<'a> LabelDraft<'a> {
                 let rule = on_rollback_text(policy.on_rollback);
                 return own.key.error(
                     &format!("max_wait has no meaning with on_rollback={rule}"),
-                    "It is for on_rollback=wait, next_clock and next_worker.",
+                    "It is for on_rollback=wait, next_clock and next_worker. snowflake_alter_generator() removes what is given as ''.",
                 );
             }
             policy.max_wait = Policy::DEFAULT.max_wait;
@@ -260,7 +260,7 @@ impl<'a> LabelDraft<'a> {
             let rule = on_rollback_text(policy.on_rollback);
             return pool.key.error(
                 &format!("pool has no meaning with on_rollback={rule}"),
-                "It is for on_rollback=next_worker.",
+                "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is given as ''.",
             );
         }
 
