@@ -311,7 +311,7 @@ COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'greatest number of IDs
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout ends; infinity if that is later than any timestamp';
 COMMENT ON COLUMN snowflake_generators.problem IS
     'why this server can issue no IDs of the generator, or that another transaction has '
-    'locked the generator, and what helps; null if there is no problem';
+    'locked the generator, and what helps; null if there is no problem; docs/operations.md#problem says more';
 -- What snowflake_alter_generator() takes under these names: the values in force.
 COMMENT ON COLUMN snowflake_generators.preset IS 'scheme that gives what the generator was not told; null without one';
 COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and the values of fixed fields';
@@ -377,7 +377,8 @@ COMMENT ON COLUMN snowflake_worker.bound IS
 COMMENT ON COLUMN snowflake_worker.leased_until IS 'when the lease ends if it is not renewed, by the clock of the registry';
 COMMENT ON COLUMN snowflake_worker.last_contact IS 'when the registry last answered';
 COMMENT ON COLUMN snowflake_worker.last_error IS
-    'why the registry does not give what this server asks for; null if it does; shown to roles that may read all statistics';
+    'why the registry does not give what this server asks for; null if it does; shown to roles that may read all statistics; '
+    'docs/operations.md#registry says what to do';
 COMMENT ON COLUMN snowflake_worker.since IS 'since when this server has the worker ID';
 
 CREATE FUNCTION snowflake_stat_reset() RETURNS void

@@ -46,7 +46,7 @@ SET LOCAL search_path = @extschema@, pg_temp;
 
 -- It reads what the views show, and names none of them: the owner of the extension's schema may
 -- rename it, make another one of its name, and put views of his own there.
-CREATE FUNCTION snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE FUNCTION snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text, OUT see text) RETURNS SETOF record
     LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -68,7 +68,8 @@ BEGIN
     IF NOT library.is_loaded THEN
         RETURN QUERY VALUES ('critical', 'library',
             'The library was not loaded when the server started, so the server issues no IDs.',
-            'Append snowflake_id to shared_preload_libraries, and restart the server. A server that only reads IDs needs nothing.');
+            'Append snowflake_id to shared_preload_libraries, and restart the server. A server that only reads IDs needs nothing.',
+            'docs/operations.md#not-preloaded');
         RETURN;
     END IF;
     SELECT w.* INTO worker FROM _snowflake.own_worker() AS w;
@@ -187,7 +188,10 @@ BEGIN
             CASE WHEN h.pid IS NULL THEN format('End it: COMMIT PREPARED %L, or ROLLBACK PREPARED %L.', h.gid, h.gid)
                 ELSE format('End its transaction, if need be by SELECT pg_terminate_backend(%s).', h.pid) END
         FROM _snowflake.long_holders() AS h)
-    SELECT f.state, f.item, f.detail, f.hint FROM found AS f
+    SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
+        THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', 'registry', 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
+            NULL, 'horizon'])[f.place] END END
+    FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END
 $$;

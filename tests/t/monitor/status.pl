@@ -9,18 +9,25 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Snowflake;
 
+# The first table of the page about operations, which has more about each row.
+my ($table) = slurp_file("$FindBin::RealBin/../../../docs/operations.md") =~ /^## What you see and what to do\n(.*?)^## /ms;
+
 # The rows: the states in order, and "state|detail|hint" by item.
 sub status
 {
 	my ($node, $role) = @_;
-	my $rows = $node->safe_psql('postgres', 'SELECT item, state, detail, hint FROM snowflake_status()',
+	my $rows = $node->safe_psql('postgres', 'SELECT item, state, detail, hint, see FROM snowflake_status()',
 		$role ? (extra_params => [ '-U', $role ]) : ());
 	my @rows = map { [ split /\|/, $_, 2 ] } split /\n/, $rows;
+	# What is wrong names the row of the page that has more about it, and nothing else does.
+	for my $row (@rows)
+	{
+		my ($anchor) = $row->[1] =~ s{\|(?:docs/operations\.md#(\S+))?\z}{} && $1;
+		my $has_more = defined $anchor && index($table, "<a id=\"$anchor\"></a>") >= 0;
+		($row->[1] =~ /^ok/ ? !defined $anchor : $has_more) or fail("the page of '@$row'");
+	}
 	return (join(' ', map { $_->[1] =~ /^(\w+)/ } @rows), map { @$_ } @rows);
 }
-
-# The first table of the page about operations, which has more about each row.
-my ($table) = slurp_file("$FindBin::RealBin/../../../docs/operations.md") =~ /^## What you see and what to do\n(.*?)^## /ms;
 
 # The states, and what one row says. What is wrong is on the page: the first words of the
 # text, as far as there is no value among them. A problem is the text of an error.
