@@ -29,7 +29,7 @@ END
 # place of the end of the match.
 my @changed = (
 	[ qr/^CREATE FUNCTION \S*snowflake_set_defaults\(.*?^AS \$\$\nDECLARE\n.*?^END\n\$\$;\n/ms, sub { $_[0] =~ s/^DECLARE\n\K/    -- This line is of the next version.\n/mr } ],
-	[ qr/^CREATE VIEW \S*snowflake_worker AS\s+SELECT \* FROM \S*snowflake_worker\(\);\n/m, sub { $_[0] =~ s/;\n\z/ AS w WHERE w.source IS NOT NULL;\n/r } ]);
+	[ qr/^CREATE VIEW \S*snowflake_worker AS\s+SELECT \* FROM \S*own_worker\(\);\n/m, sub { $_[0] =~ s/;\n\z/ AS w WHERE w.source IS NOT NULL;\n/r } ]);
 
 # Copies an installation (by default, that of pg_config) to a folder of this test. Returns the folder as
 # PostgreSQL::Test::Cluster wants it, the present version, and the next one, which is the

@@ -81,10 +81,10 @@ is($refused, '55000', 'snowflake_id_convert of another version is refused');
 like($reason, qr/extension snowflake_id has another version: \Q$this\E.*ALTER EXTENSION snowflake_id UPDATE/s, 'the error says what to do');
 # From PostgreSQL 18 on, the row types of tables and views are members as well.
 like(sql('made0', q{SELECT string_agg(DISTINCT classid::regclass::text, ' ') FROM pg_depend WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass
-	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id')}), qr/^pg_class pg_namespace pg_proc(?: pg_type)?$/, 'the inventory knows all kinds of objects');
+	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id')}), qr/^pg_class pg_foreign_data_wrapper pg_namespace pg_proc(?: pg_type)?$/, 'the inventory knows all kinds of objects');
 
 # A function that a later script declares with more columns is refused, not read past its end.
-my ($symbol, $columns) = split /\|/, sql('made0', q{SELECT prosrc, pg_get_function_arguments(oid) FROM pg_proc WHERE proname = 'pg_stat_snowflake'});
+my ($symbol, $columns) = split /\|/, sql('made0', q{SELECT prosrc, pg_get_function_arguments(oid) FROM pg_proc WHERE proname = 'own_worker' AND pronamespace = '_snowflake'::regnamespace});
 my ($code, $text) = error_of($node, qq{CREATE FUNCTION pg_temp.f($columns, OUT more text) RETURNS SETOF record STRICT LANGUAGE c
 	AS 'snowflake_id', '$symbol'; SELECT * FROM pg_temp.f()}, 'made0');
 is($code, '55000', 'a function with more columns than the library gives');
