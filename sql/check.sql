@@ -40,6 +40,23 @@ CREATE VIEW _snowflake.leased AS
 SELECT range_agg(u.ids) AS worker_ids
 FROM (SELECT int8range(l.worker_id, l.worker_id, '[]') FROM _snowflake.leases AS l
     UNION ALL SELECT unnest(p.except_ids) FROM _snowflake.pools AS p) AS u (ids);
+
+-- The worker ID of an ID. The planner puts the call of the extension's function in its place.
+CREATE FUNCTION _snowflake.worker_of(id bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT (@extschema@.snowflake_decode(id)).worker_id;
+END;
+CREATE FUNCTION _snowflake.worker_of(id bigint, generator regclass) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT (@extschema@.snowflake_decode(id, generator)).worker_id;
+END;
+CREATE FUNCTION _snowflake.worker_of_as(id bigint, layout text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT (@extschema@.snowflake_decode_as(id, layout)).worker_id;
+END;
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- The worker IDs that the registry of this database knows, and this server's; NULL if it
@@ -87,27 +104,27 @@ CREATE FUNCTION _snowflake.count_ids(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET row_security = off
 AS $$
 DECLARE
-    -- %1$s table, %2$I column, %3$s sample, %4$s suffix, %5$s arguments, %6$s schema, %7$L
-    -- greatest_small, %8$L latest. With OFFSET, the planner does not copy the function to each
+    -- %1$s table, %2$I column, %3$s sample, %4$s suffix, %5$s arguments,
+    -- %6$L greatest_small, %7$L latest. With OFFSET, the planner does not copy the function to each
     -- place that names its result.
     query text := format($query$
 SELECT k.kind,
-    CASE WHEN k.kind IN ('fine', 'future') THEN (%6$s.snowflake_decode%4$s(i.id%5$s)).worker_id END,
+    CASE WHEN k.kind IN ('fine', 'future') THEN _snowflake.worker_of%4$s(i.id%5$s) END,
     CASE WHEN k.kind = 'fine' THEN (i.at AT TIME ZONE 'UTC')::date END,
     count(*), min(i.id), max(i.id), min(i.at), max(i.at)
 FROM (SELECT t.%2$I::bigint AS id,
           _snowflake.instant_or_null%4$s(t.%2$I::bigint%5$s) AS at
       FROM %1$s AS t %3$s WHERE t.%2$I IS NOT NULL OFFSET 0) AS i
 CROSS JOIN LATERAL (SELECT CASE
-    WHEN i.id BETWEEN 0 AND %7$L::bigint THEN 'small'
+    WHEN i.id BETWEEN 0 AND %6$L::bigint THEN 'small'
     WHEN i.at IS NULL THEN 'foreign'
     WHEN i.at = '-infinity' THEN 'negative'
-    WHEN i.at > %8$L::timestamptz THEN 'future'
+    WHEN i.at > %7$L::timestamptz THEN 'future'
     ELSE 'fine' END) AS k (kind)
 GROUP BY 1, 2, 3
 $query$, relation, column_name,
         CASE WHEN sample < 100 THEN format('TABLESAMPLE SYSTEM (%s)', sample) ELSE '' END,
-        suffix, arguments, '@extschema@', greatest_small, latest);
+        suffix, arguments, greatest_small, latest);
 BEGIN
     -- Planning runs functions in the conditions of indexes and of the table, which are its
     -- owner's. A superuser, or another role that may do all that the owner may, reads as the
@@ -249,7 +266,7 @@ BEGIN
                     table_name, it.attname, 'snowflake_default', 'preset=twitter');
         END IF;
         -- The functions without a generator know the layout of the default one by heart.
-        IF found_generator <> '@extschema@.snowflake_default'::regclass THEN
+        IF found_generator <> _snowflake.default_generator() THEN
             whose := format('%L::regclass', found_generator);
         END IF;
         maker := format('generator %s', _snowflake.name(found_generator));
@@ -273,7 +290,9 @@ BEGIN
 
     arguments := coalesce(', ' || nullif(whose, ''), '');
     instant := format('_snowflake.instant_or_null%s(%I%s)', suffix, it.attname, arguments);
-    worker := format('(%s.snowflake_decode%s(%I%s)).worker_id', '@extschema@', suffix, it.attname, arguments);
+    worker := format('(%I.snowflake_decode%s(%I%s)).worker_id',
+        (SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+            WHERE e.extname = 'snowflake_id'), suffix, it.attname, arguments);
     rows_where := format('The rows: SELECT * FROM %s WHERE ', table_name);
     is_no_small := CASE WHEN limits.greatest_small > 0
         THEN format('%I NOT BETWEEN 0 AND %s AND ', it.attname, limits.greatest_small) ELSE '' END;

@@ -77,7 +77,7 @@ AS $$
                     owner, wanted.generator, owner)
             END)
     FROM (SELECT to_regclass(name) AS generator) AS wanted
-    LEFT JOIN @extschema@.snowflake_generators AS g ON g.generator = wanted.generator
+    LEFT JOIN _snowflake.generators() AS g ON g.generator = wanted.generator
 $$;
 
 -- Refuses a generator of which some node can issue no IDs for a role, or of which two nodes
@@ -317,6 +317,14 @@ BEGIN
 END
 $$;
 
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE FUNCTION _snowflake.create_generator(name text, label text) RETURNS regclass
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_create_generator(name, label);
+END;
+SET LOCAL search_path = @extschema@, pg_temp;
+
 -- Makes or labels a generator on this node, with this owner and these grants; returns what
 -- was done.
 CREATE FUNCTION _snowflake.place_generator(name text, label text, owner name, grants jsonb) RETURNS text
@@ -335,7 +343,7 @@ BEGIN
     -- coordinator: no server sees such a deadlock.
     PERFORM set_config('lock_timeout', '30s', true);
     IF generator IS NULL THEN
-        generator := @extschema@.snowflake_create_generator(name, label);
+        generator := _snowflake.create_generator(name, label);
         outcome := 'created';
     ELSE
         before := _snowflake.label(generator);
@@ -429,7 +437,7 @@ BEGIN
     ELSIF class.relpersistence = 't' THEN
         RAISE EXCEPTION '% is a temporary sequence', generator_name
             USING ERRCODE = 'feature_not_supported', DETAIL = 'It belongs to this session, which the other nodes do not know.';
-    ELSIF generator = '@extschema@.snowflake_default'::regclass THEN
+    ELSIF generator = _snowflake.default_generator() THEN
         RAISE EXCEPTION 'the default generator is on every node that has the extension'
             USING ERRCODE = 'wrong_object_type',
             HINT = 'Citus creates the extension on its nodes by itself.';
@@ -462,7 +470,7 @@ BEGIN
     END IF;
     -- A node without a worker ID gets the generator too. But a layout without one is for
     -- servers whose labels differ.
-    IF EXISTS (SELECT FROM @extschema@.snowflake_generators AS g
+    IF EXISTS (SELECT FROM _snowflake.generators() AS g
                WHERE g.generator = class.oid AND g.problem IS NULL AND g.worker_id IS NULL)
     THEN
         RAISE EXCEPTION 'IDs of generator % carry no worker ID', generator_name

@@ -97,6 +97,22 @@ SELECT d.adrelid AS relation, d.adnum AS number,
 FROM pg_attrdef AS d
 JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
 WHERE p.refclassid IN ('pg_proc'::regclass, 'pg_class'::regclass) AND p.refobjsubid = 0;
+
+-- The default generator, and the functions that a default calls: those of the extension, and not
+-- what has their names. The owner of the extension's schema may rename it, and make another one of
+-- its name. So no function of these scripts names that schema when it runs: what it calls there has
+-- its name bound when it is made.
+CREATE FUNCTION _snowflake.default_generator() RETURNS regclass
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT '@extschema@.snowflake_default'::regclass;
+END;
+CREATE FUNCTION _snowflake.issuer(of_default boolean) RETURNS regprocedure
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT CASE WHEN of_default THEN '@extschema@.snowflake_nextval()'::regprocedure
+        ELSE '@extschema@.snowflake_nextval(regclass)'::regprocedure END;
+END;
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- The columns of a table whose defaults take IDs of a generator, and the generator, or NULL
@@ -110,7 +126,7 @@ AS $$
         SELECT d.number, f.oid, CASE WHEN 'regclass'::regtype <> ALL (f.proargtypes::oid[]) THEN s.id
             WHEN d.sequence = s.id OR _snowflake.label(d.sequence) IS NOT NULL THEN d.sequence END
         FROM _snowflake.defaults AS d
-        CROSS JOIN (SELECT '@extschema@.snowflake_default'::regclass::oid) AS s (id)
+        CROSS JOIN (SELECT _snowflake.default_generator()::oid) AS s (id)
         LEFT JOIN pg_proc AS f ON f.oid = d.function
             AND f.proname IN ('snowflake_nextval', 'snowflake_nextval_block')
             AND EXISTS (
@@ -485,12 +501,11 @@ BEGIN
 
     ids := _snowflake.next_id_range(generator, NULL);
     source_name := _snowflake.name(ids.source);
+    issue := _snowflake.issuer(ids.is_default);
     IF ids.is_default THEN
-        issue := '@extschema@.snowflake_nextval()';
         new_default := issue;
         wanted := issue;
     ELSE
-        issue := '@extschema@.snowflake_nextval(regclass)';
         new_default := format('%s(%L::regclass)', issue::regproc, source_name);
         -- Unlike %L, PostgreSQL shows a backslash as it is.
         wanted := format('%s(''%s''::regclass)', issue::regproc, replace(source_name, '''', ''''''));

@@ -53,6 +53,14 @@ COMMENT ON FUNCTION _snowflake.keys(regclass) IS
     'internal, for snowflake_convert() and snowflake_set_defaults(): the columns of a table '
     'that are in its primary key or count, which of them are keys that get IDs, and the table to which one refers';
 
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE FUNCTION _snowflake.set_default(relation regclass, column_name name, generator regclass) RETURNS text
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_set_default(relation, column_name, generator);
+END;
+SET LOCAL search_path = @extschema@, pg_temp;
+
 CREATE FUNCTION snowflake_set_defaults(
     schema regnamespace, generator regclass DEFAULT NULL,
     OUT relation regclass, OUT is_set boolean, OUT result text)
@@ -81,7 +89,7 @@ BEGIN
                 CONTINUE;
             END IF;
             BEGIN
-                result := concat_ws('; ', result, @extschema@.snowflake_set_default(relation, key.name, generator));
+                result := concat_ws('; ', result, _snowflake.set_default(relation, key.name, generator));
                 is_set := true;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);

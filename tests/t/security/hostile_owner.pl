@@ -146,7 +146,7 @@ my @views = ('SELECT count(*) FROM public.snowflake_workers', 'SELECT count(*) F
 	'SELECT _snowflake.pool_calls()');
 my $me = $node->safe_psql('postgres', 'SELECT current_user');
 
-# The schema of the extension is renamed, and views of the owner stand in its place.
+# The schema of the extension is renamed, and views and functions of the owner stand in its place.
 is((as('owner', q{
 	ALTER SCHEMA public RENAME TO away; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC;
 	DO $$ DECLARE name text; BEGIN
@@ -160,7 +160,21 @@ for my $role ($me, 'monitor')
 	is($code, '', "snowflake_status() works for $role");
 	like($rows, qr/^ok\|worker ID\|7, set on this server/m, 'and reads nothing of the owner');
 }
-is_still_ordinary('views planted');
+# What superusers call for tables of their own.
+$node->safe_psql('reg', 'CREATE SCHEMA supers; CREATE TABLE supers.t (id bigint PRIMARY KEY); CREATE TABLE supers.u (id bigint PRIMARY KEY)');
+is((as('owner', q{
+	CREATE SEQUENCE public.snowflake_default;
+	CREATE FUNCTION public.snowflake_nextval() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END';
+	CREATE FUNCTION public.snowflake_nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END';
+	CREATE FUNCTION public.snowflake_set_default(regclass, name, regclass) RETURNS text LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END';
+	CREATE FUNCTION public.snowflake_decode(id bigint, OUT worker_id bigint, OUT x int) LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); END'}))[0], '', 'functions of the owner');
+for my $call (q{away.snowflake_set_default('supers.t')}, q{away.snowflake_set_defaults('supers')}, q{away.snowflake_check('supers.t')})
+{
+	is((as($me, "SELECT * FROM $call; INSERT INTO supers.t DEFAULT VALUES"))[0], '', "$call works for a superuser");
+}
+is($node->safe_psql('reg', 'SELECT count(*) FROM supers.t WHERE id > 1'), 3, 'with IDs of the extension');
+is_still_ordinary('views and functions planted');
+$node->safe_psql('reg', 'DROP SCHEMA supers CASCADE');
 is((as('owner', 'DROP SCHEMA public CASCADE; ALTER SCHEMA away RENAME TO public'))[0], '', 'the owner undoes it');
 
 # Schemas are swapped beside the calls.

@@ -37,7 +37,8 @@
 //!   the disk of an etcd's only member that is set back, and a registry that an administrator
 //!   makes anew in the place of another one.
 //! - **A registry in etcd whose keys were all deleted**, if its pool had a longer lease, hold or
-//!   `max_ahead` than [`Pool::default_at`], and no administrator has made that pool anew.
+//!   `max_ahead` than [`Pool::default_at`], or left out worker IDs that others use, and no
+//!   administrator has made that pool anew.
 
 pub mod cluster_horizon;
 pub mod contender;

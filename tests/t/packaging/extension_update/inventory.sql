@@ -34,8 +34,9 @@ UNION ALL
 SELECT 'schema', name, concat_ws(' ', nspname, nspowner::regrole, pg_temp.acl(nspacl))
 FROM pg_namespace AS n JOIN members ON classid = 'pg_namespace'::regclass AND objid = n.oid
 UNION ALL
-SELECT 'wrapper', name, concat_ws(' ', fdwname, fdwowner::regrole, fdwhandler, fdwvalidator, fdwoptions, pg_temp.acl(fdwacl))
-FROM pg_foreign_data_wrapper AS w JOIN members ON classid = 'pg_foreign_data_wrapper'::regclass AND objid = w.oid
+SELECT 'wrapper', name, jsonb_build_object('owner', fdwowner::regrole, 'handler', fdwhandler::regproc, 'validator', fdwvalidator::regproc,
+    'options', fdwoptions, 'acl', pg_temp.acl(fdwacl))::text
+FROM pg_foreign_data_wrapper AS f JOIN members ON classid = 'pg_foreign_data_wrapper'::regclass AND objid = f.oid
 UNION ALL
 SELECT 'function', name, jsonb_build_object('schema', pronamespace::regnamespace, 'owner', proowner::regrole,
     'language', (SELECT lanname FROM pg_language AS l WHERE l.oid = prolang), 'variadic', provariadic::regtype,
