@@ -41,22 +41,13 @@ SELECT range_agg(u.ids) AS worker_ids
 FROM (SELECT int8range(l.worker_id, l.worker_id, '[]') FROM _snowflake.leases AS l
     UNION ALL SELECT unnest(p.except_ids) FROM _snowflake.pools AS p) AS u (ids);
 
--- The worker ID of an ID. The planner puts the call of the extension's function in its place.
+-- The worker ID of an ID.
 CREATE FUNCTION _snowflake.worker_of(id bigint) RETURNS bigint
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT (@extschema@.snowflake_decode(id)).worker_id;
-END;
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_worker_of';
 CREATE FUNCTION _snowflake.worker_of(id bigint, generator regclass) RETURNS bigint
-    LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT (@extschema@.snowflake_decode(id, generator)).worker_id;
-END;
+    LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_worker_of';
 CREATE FUNCTION _snowflake.worker_of_as(id bigint, layout text) RETURNS bigint
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT (@extschema@.snowflake_decode_as(id, layout)).worker_id;
-END;
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_worker_of_as';
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- The worker IDs that the registry of this database knows, and this server's; NULL if it

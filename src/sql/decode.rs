@@ -14,6 +14,12 @@ use snowflake_core::label::{Field, Label};
 use snowflake_core::layout::{FieldRole, Layout, LayoutError};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
+by_layout!(
+    snowflake_internal_worker_of,
+    snowflake_internal_worker_of_as,
+    1,
+    worker_of
+);
 by_layout!(snowflake_encode, snowflake_encode_as, 3, encode);
 by_layout!(snowflake_min_id, snowflake_min_id_as, 1, min_id);
 by_layout!(snowflake_max_id, snowflake_max_id_as, 1, max_id);
@@ -42,6 +48,14 @@ c_function!(snowflake_timestamp, |call| {
         time::to_datum(layout.instant_of(fields.tick))
     })
 });
+
+/// The column `worker_id` of `snowflake_decode()` alone, for `snowflake_check()`: it takes a tenth
+/// of the time.
+fn worker_of(call: &Call, whose: &Whose) -> Result<Option<i64>, Error> {
+    whose.read(call.number(0), |layout, fields| {
+        layout.has_worker().then_some(fields.worker.cast_signed())
+    })
+}
 
 fn min_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
     let at = call.number(0);
