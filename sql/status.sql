@@ -121,7 +121,9 @@ BEGIN
         WHERE NOT is_standby
         UNION ALL
         SELECT 3, CASE WHEN NOT has_time THEN 'critical' WHEN library.failing_since IS NOT NULL THEN 'warning' ELSE 'ok' END, 'lease',
-            CASE WHEN has_time THEN format('If the registry does not answer, IDs are issued until %s, which is in %s.',
+            CASE WHEN has_time AND remaining < '1 s' THEN
+                    'If the registry does not answer, no more IDs are issued: they are ahead of the clock, and the lease is young.'
+                WHEN has_time THEN format('If the registry does not answer, IDs are issued until %s, which is in %s.',
                     date_trunc('second', clock_timestamp() + remaining), _snowflake.lasting(remaining))
                 WHEN ahead > '0' THEN format('No IDs are issued: those to come are of times after %s, for which the lease is.',
                     date_trunc('second', worker.bound))
