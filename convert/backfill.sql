@@ -113,33 +113,44 @@ $$;
 -- What a layout does with an ID, in numbers: an ID is
 --     tick * per_tick + first + sequence number * per_number
 -- for ticks as snowflake_min_id() has them, and for sequence numbers below `numbers`.
+-- The names are bound when the function is made, and the types are exactly those of the functions:
+-- nothing that the schema had before fits better.
+SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake_convert.backfill_layout(
     generator regclass, worker_id bigint,
     OUT per_tick bigint, OUT first bigint, OUT per_number bigint, OUT numbers bigint,
     OUT since timestamptz, OUT until timestamptz, OUT own_worker_id integer)
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    it record;
-    -- The midst of a tick: an instant at its edge may be rounded to another one.
-    at timestamptz;
-    least_id bigint;
-BEGIN
-    SELECT g.epoch::timestamptz, g.tick::interval, g.worker_id INTO it FROM @extschema@.snowflake_generators AS g
-    WHERE g.generator = backfill_layout.generator;
-    since := it.epoch;
-    own_worker_id := it.worker_id;
-    at := it.epoch + it.tick * 1.5;
-    least_id := @extschema@.snowflake_min_id(at, generator);
-    per_tick := @extschema@.snowflake_min_id(at + it.tick, generator) - least_id;
-    numbers := coalesce((@extschema@.snowflake_decode(@extschema@.snowflake_max_id(at, generator), generator)).sequence, 0) + 1;
-    first := @extschema@.snowflake_encode(at, worker_id, 0, generator) - least_id / per_tick * per_tick;
-    per_number := CASE WHEN numbers > 1 THEN
-        @extschema@.snowflake_encode(at, worker_id, 1, generator) - @extschema@.snowflake_encode(at, worker_id, 0, generator)
-        ELSE 0 END;
-    until := @extschema@.snowflake_timestamp((_snowflake.next_id_range(generator, NULL)).next_id, generator);
-END
-$$;
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT d.per_tick,
+        @extschema@.snowflake_encode(i.at, backfill_layout.worker_id, 0::bigint, i.generator) - d.least_id / d.per_tick * d.per_tick,
+        CASE WHEN d.numbers > 1 THEN
+            @extschema@.snowflake_encode(i.at, backfill_layout.worker_id, 1::bigint, i.generator)
+            - @extschema@.snowflake_encode(i.at, backfill_layout.worker_id, 0::bigint, i.generator)
+            ELSE 0 END,
+        d.numbers, i.since,
+        @extschema@.snowflake_timestamp((_snowflake.next_id_range(i.generator, NULL::bigint)).next_id, i.generator),
+        i.own_worker_id
+    FROM (
+        -- The midst of a tick: an instant at its edge may be rounded to another one.
+        SELECT g.generator, g.worker_id AS own_worker_id, g.epoch::timestamptz AS since, g.tick::interval AS tick,
+            g.epoch::timestamptz + g.tick::interval * 1.5 AS at
+        FROM _snowflake.generators() AS g WHERE g.generator = backfill_layout.generator) AS i
+    CROSS JOIN LATERAL (
+        SELECT m.least_id, @extschema@.snowflake_min_id(i.at + i.tick, i.generator) - m.least_id AS per_tick,
+            coalesce((@extschema@.snowflake_decode(m.greatest_id, i.generator)).sequence, 0) + 1 AS numbers
+        FROM (SELECT @extschema@.snowflake_min_id(i.at, i.generator) AS least_id,
+            @extschema@.snowflake_max_id(i.at, i.generator) AS greatest_id) AS m) AS d;
+END;
+
+-- The least ID of a generator in the tick of an instant. The planner puts the call of the extension's
+-- function in its place.
+CREATE FUNCTION _snowflake_convert.min_id(at timestamptz, generator regclass) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_min_id(at, generator);
+END;
+SET LOCAL search_path = @extschema@, pg_temp;
 
 -- Why old rows cannot be given IDs of their time.
 CREATE FUNCTION _snowflake_convert.backfill_obstacles(
@@ -159,7 +170,7 @@ BEGIN
         RETURN;
     END IF;
     layout := _snowflake_convert.backfill_layout(ids.source, worker_id);
-    IF worker_id IN (layout.own_worker_id, (SELECT w.worker_id FROM @extschema@.snowflake_worker AS w)) THEN
+    IF worker_id IN (layout.own_worker_id, (SELECT w.worker_id FROM _snowflake.own_worker() AS w)) THEN
         RETURN NEXT format('worker ID %s is that of this server: old rows need one that no server has, or has had', worker_id);
     END IF;
     -- A server elsewhere may have it all the same: only the caller can know.
@@ -237,8 +248,8 @@ BEGIN
         'CREATE TEMPORARY TABLE snowflake_new_ids (relation regclass, column_name name, old_id bigint, new_id bigint NOT NULL, '
         'PRIMARY KEY (relation, column_name, old_id))',
         'INSERT INTO pg_temp.snowflake_new_ids' || E'\nWITH rows (relation, column_name, old_id, at) AS (\n' || rows_of || E'),\n'
-            || format(E'ticks AS (SELECT r.*, %s.snowflake_min_id(r.at, %L::regclass) / %s AS tick FROM rows AS r),\n',
-                '@extschema@', _snowflake.name(source), layout.per_tick)
+            || format(E'ticks AS (SELECT r.*, _snowflake_convert.min_id(r.at, %L::regclass) / %s AS tick FROM rows AS r),\n',
+                _snowflake.name(source), layout.per_tick)
             || E'numbered AS (SELECT t.*, row_number() OVER (ORDER BY t.tick, t.relation, t.column_name, t.old_id) AS number '
                 'FROM ticks AS t),\n'
             -- Each row gets the first slot after that of the row before, and not before its tick.

@@ -134,8 +134,16 @@ CREATE FUNCTION _snowflake_convert.wanted_default(generator regclass) RETURNS te
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     -- As PostgreSQL shows it.
-    SELECT CASE WHEN generator <> '@extschema@.snowflake_default'::regclass
-        THEN format('%s(''%s''::regclass)', '@extschema@.snowflake_nextval(regclass)'::regprocedure::regproc,
+    SELECT CASE WHEN generator <> _snowflake.default_generator()
+        THEN format('%s(''%s''::regclass)', _snowflake.issuer(false)::regproc,
             replace(_snowflake.name(generator), '''', ''''''))
-        ELSE '@extschema@.snowflake_nextval()'::regprocedure::text END
+        ELSE _snowflake.issuer(true)::text END
+$$;
+
+-- The schema of both extensions, whose owner may rename it at any moment: for the statements that a
+-- client runs. What these functions run themselves does not name it.
+CREATE FUNCTION _snowflake_convert.schema() RETURNS regnamespace
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT p.pronamespace::regnamespace FROM pg_proc AS p WHERE p.oid = _snowflake.issuer(true)
 $$;

@@ -62,7 +62,7 @@ BEGIN
     IF NOT FOUND THEN
         FOR step, statement IN
             SELECT s.step, s.statement
-            FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s ORDER BY s.step
+            FROM _snowflake_convert.steps(relations, schema, generator, set_default) AS s ORDER BY s.step
         LOOP
             action := 'step';
             locks := CASE

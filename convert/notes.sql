@@ -149,7 +149,7 @@ AS $$
         SELECT u.sequence FROM _snowflake.defaults AS u WHERE u.relation = c.relation AND u.number = c.number) AS d (id)
     JOIN pg_class AS s ON s.oid = d.id AND s.relkind = 'S'
     CROSS JOIN LATERAL (SELECT 'sequence ' || _snowflake.name(s.oid)) AS q (name)
-    WHERE (work).set_default AND c.is_key AND s.oid NOT IN (SELECT g.generator FROM @extschema@.snowflake_generators AS g)
+    WHERE (work).set_default AND c.is_key AND s.oid NOT IN (SELECT g.generator FROM _snowflake.generators() AS g)
     HAVING count(*) > 0
     UNION ALL
     SELECT format('table %s keeps the keys of its old rows, since no column has their time', _snowflake.name(c.relation))

@@ -386,7 +386,7 @@ $$;
 --
 -- Each try but the first begins a transaction, so that now() is when the first lock was
 -- asked for. snowflake_convert_swap() commits before it calls this.
-CREATE PROCEDURE snowflake_convert_run(statement text, locks text[] DEFAULT '{}', tries integer DEFAULT 1000)
+CREATE PROCEDURE _snowflake_convert.run_with_locks(statement text, locks text[], tries integer)
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -444,6 +444,14 @@ BEGIN
             OPERATOR(pg_catalog./) 4.0::pg_catalog.float8);
         COMMIT;
     END LOOP;
+END
+$$;
+
+CREATE PROCEDURE snowflake_convert_run(statement text, locks text[] DEFAULT '{}', tries integer DEFAULT 1000)
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    CALL _snowflake_convert.run_with_locks(statement, locks, tries);
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
@@ -552,9 +560,9 @@ AS $$
     WHERE set_default AND g.sorted AND g.next_id <= 2147483647
     UNION ALL
     SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
-    FROM @extschema@.snowflake_generators AS g
+    FROM _snowflake.generators() AS g
     WHERE set_default AND g.problem IS NOT NULL
-      AND g.generator = coalesce(online_obstacles.generator, '@extschema@.snowflake_default'::regclass)
+      AND g.generator = coalesce(online_obstacles.generator, _snowflake.default_generator())
     UNION ALL
     SELECT format('column %s.%I refers to a key that changes, and is of type %s: change it to bigint or numeric first',
         _snowflake.name(k.conrelid), a.attname, format_type(a.atttypid, a.atttypmod))
@@ -652,6 +660,7 @@ DECLARE
     arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schema => ' || quote_literal(schema::text),
         'generator => ' || quote_literal(_snowflake.name(generator)),
         CASE WHEN NOT set_default THEN 'set_default => false' END);
+    home constant regnamespace := _snowflake_convert.schema();
 BEGIN
     IF obstacle IS NOT NULL THEN
         RAISE EXCEPTION 'cannot convert keys: %', obstacle
@@ -754,7 +763,7 @@ BEGIN
                     '~' || c.copy, c.copy) END), ', ' ORDER BY c.number))
             FROM columns AS c WHERE c.relation = c.root AND NOT (c.has_check AND c.has_not_null) GROUP BY c.table_name
             UNION ALL
-            SELECT 5, c.table_name, format('CALL %s.snowflake_convert_backfill(%L)', '@extschema@', c.table_name)
+            SELECT 5, c.table_name, format('CALL %s.snowflake_convert_backfill(%L)', home, c.table_name)
             FROM columns AS c LEFT JOIN _snowflake_convert.conversions AS p ON p.relation = c.relation
             WHERE c.kind = 'r' AND NOT (c.is_equal AND c.is_not_null) AND (c.copy_number = ANY (p.filled)) IS NOT TRUE
             GROUP BY c.table_name
@@ -787,7 +796,7 @@ BEGIN
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))
               AND v.text IS NOT NULL
             UNION ALL
-            SELECT 9, k.table_name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', '@extschema@', format(
+            SELECT 9, k.table_name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', home, format(
                 'ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%s) REFERENCES %s (%s)%s%s%s %s',
                 k.table_name, k.copy, m.here, k.referred, m.there,
                 CASE k.confmatchtype WHEN 'f' THEN ' MATCH FULL' ELSE '' END,
@@ -822,11 +831,11 @@ BEGIN
             WHERE k.convalidated AND NOT EXISTS (
                 SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy AND o.convalidated)
             UNION ALL
-            SELECT 12, '', format('CALL %s.snowflake_convert_swap(%s)', '@extschema@', arguments) WHERE EXISTS (SELECT FROM columns)
+            SELECT 12, '', format('CALL %s.snowflake_convert_swap(%s)', home, arguments) WHERE EXISTS (SELECT FROM columns)
             UNION ALL
             -- Keys that are bigint already.
-            SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@',
-                format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
+            SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', home,
+                format('SELECT %s.snowflake_set_default(%s)', home,
                     concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(generator)))))
             FROM _snowflake_convert.columns(tables, are_named) AS c
             CROSS JOIN _snowflake.name(c.relation) AS t (name)
@@ -838,13 +847,13 @@ BEGIN
             SELECT 14, u.name, _snowflake_convert.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname))
             FROM unvalidated AS u
             UNION ALL
-            SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format(
+            SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', home, format(
                 'ANALYZE %1$s; SELECT _snowflake_convert.end_conversion(%1$L)', t.name))
             FROM ended AS t
             WHERE t.is_root AND (EXISTS (SELECT FROM _snowflake_convert.conversions AS p WHERE p.relation = t.relation AND p.ended IS NULL)
                 OR EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation)
                 OR EXISTS (SELECT FROM unvalidated AS u WHERE u.relation = t.relation)))
-        SELECT CASE WHEN s.phase IN (1, 3, 4) THEN format('CALL %s.snowflake_convert_run(%L)', '@extschema@', s.text) ELSE s.text END
+        SELECT CASE WHEN s.phase IN (1, 3, 4) THEN format('CALL %s.snowflake_convert_run(%L)', home, s.text) ELSE s.text END
         FROM steps AS s ORDER BY s.phase, s.place, CASE WHEN s.text LIKE 'DROP %' THEN 0 WHEN s.text LIKE 'CALL %' THEN 2 ELSE 1 END, s.text
     LOOP
         step := step + 1;
@@ -856,6 +865,17 @@ COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace, regclass, 
     'the statements that convert the keys of tables which stay in use, without those that have been carried out; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 
+-- The same, by a name that is bound.
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE FUNCTION _snowflake_convert.steps(
+    relations regclass[], schema regnamespace, generator regclass, set_default boolean, OUT step bigint, OUT statement text)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT s.step, s.statement FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s;
+END;
+SET LOCAL search_path = @extschema@, pg_temp;
+
 CREATE FUNCTION snowflake_convert_undo(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
     OUT step bigint, OUT statement text)
@@ -866,6 +886,7 @@ AS $$
 DECLARE
     tables regclass[] := _snowflake_convert.tables(relations, schema);
     left_over regclass;
+    home constant regnamespace := _snowflake_convert.schema();
 BEGIN
     RETURN QUERY
     WITH found AS MATERIALIZED (
@@ -892,7 +913,7 @@ BEGIN
     columns AS (
         SELECT f.*, _snowflake.name(f.relation) AS table_name FROM found AS f),
     steps (phase, place, text) AS (
-        SELECT 1, n.name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', '@extschema@',
+        SELECT 1, n.name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', home,
             format('ALTER TABLE %s DROP CONSTRAINT %I', n.name, k.conname),
             format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', f.name), format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', n.name))
         FROM pg_constraint AS k
@@ -903,7 +924,7 @@ BEGIN
               OR c.relation = k.confrelid AND c.copy_number = ANY (k.confkey))
         UNION ALL
         -- In one transaction: without the trigger, the constraint would refuse rows.
-        SELECT 2, c.table_name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@',
+        SELECT 2, c.table_name, format('CALL %s.snowflake_convert_run(%L)', home,
             format('ALTER TABLE %1$s %2$s; DROP TRIGGER IF EXISTS %3$I ON %1$s;%4$s'
                 ' SELECT _snowflake_convert.end_conversion(%1$L)',
                 c.table_name, string_agg(format('DROP COLUMN %I', c.copy), ', ' ORDER BY c.copy_number), '~snowflake_convert',

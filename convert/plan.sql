@@ -185,9 +185,8 @@ BEGIN
         CROSS JOIN LATERAL (SELECT s.statement LIKE 'REFRESH %') AS r (is_refresh)
         ORDER BY d.ordinality, s.place;
     RETURN QUERY
-        SELECT 'default', format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
-            concat_ws(', ', quote_literal(_snowflake.name(c.relation)), quote_literal(c.name),
-                quote_literal(_snowflake.name(generator)))), every, NULL::bigint, NULL
+        SELECT 'default', format('SELECT _snowflake.set_default(%L, %L, %L)',
+            _snowflake.name(c.relation), c.name, _snowflake.name(generator)), every, NULL::bigint, NULL
         FROM unnest(work.columns) AS c WHERE set_default AND c.is_key;
     RETURN QUERY
         SELECT v.action, v.statement, NULL, NULL::bigint, NULL

@@ -266,9 +266,9 @@ BEGIN
     IF set_default THEN
         RETURN QUERY
             SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name,
-                CASE WHEN generator <> '@extschema@.snowflake_default'::regclass
-                    THEN format('%s.snowflake_nextval(%L::regclass)', '@extschema@', _snowflake.name(generator))
-                    ELSE '@extschema@.snowflake_nextval()' END)
+                CASE WHEN generator <> _snowflake.default_generator()
+                    THEN format('%s(%L::regclass)', _snowflake.issuer(false)::regproc, _snowflake.name(generator))
+                    ELSE _snowflake.issuer(true)::text END)
             FROM unnest(copies) AS c WHERE c.is_key AND c.relation = c.root ORDER BY 1;
     END IF;
 END
@@ -351,6 +351,14 @@ BEGIN
     FOR i IN 1 + done .. cardinality(steps) LOOP
         PERFORM _snowflake_convert.run(steps[i]);
     END LOOP;
+    -- The schema that the defaults name could have been renamed after they were written.
+    IF EXISTS (
+        SELECT FROM _snowflake.defaults AS d JOIN pg_proc AS p ON p.oid = d.function AND p.proname = 'snowflake_nextval'
+        WHERE set_default AND d.relation = ANY (changed) AND p.oid NOT IN (_snowflake.issuer(true), _snowflake.issuer(false)))
+    THEN
+        RAISE EXCEPTION 'could not swap columns: the schema of extension snowflake_id was renamed meanwhile'
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
+    END IF;
     INSERT INTO _snowflake_convert.conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
         SELECT t.id, 0, 0, 0, clock_timestamp(), clock_timestamp(),
             coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
@@ -398,7 +406,7 @@ BEGIN
         state := _snowflake_convert.catalog_state();
         tables := _snowflake_convert.tables(relations, schema);
         SELECT s.statement INTO left_over
-        FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s ORDER BY s.step LIMIT 1;
+        FROM _snowflake_convert.steps(relations, schema, generator, set_default) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
             RAISE EXCEPTION 'cannot swap columns yet, or no longer'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -422,7 +430,7 @@ BEGIN
     swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
         tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies);
     COMMIT;
-    CALL @extschema@.snowflake_convert_run(swap, locks, tries);
+    CALL _snowflake_convert.run_with_locks(swap, locks, tries);
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer) IS

@@ -57,7 +57,8 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.set_default(relation regclass, column_name name, generator regclass) RETURNS text
     LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_set_default(relation, column_name, generator);
+    -- With all arguments, so that nothing that the schema had before fits as well.
+    SELECT @extschema@.snowflake_set_default(relation, column_name, generator, false);
 END;
 SET LOCAL search_path = @extschema@, pg_temp;
 

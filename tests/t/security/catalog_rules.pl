@@ -159,6 +159,7 @@ _snowflake_convert.is_copying(regclass)
 _snowflake_convert.keys(regclass[], boolean)
 _snowflake_convert.literals(_snowflake_convert.object[])
 _snowflake_convert.lockers(text[], timestamptz)
+_snowflake_convert.min_id(timestamptz, regclass)
 _snowflake_convert.moved_foreign_keys(_snowflake_convert.work)
 _snowflake_convert.need_read_committed()
 _snowflake_convert.notes(_snowflake_convert.work)
@@ -181,6 +182,9 @@ _snowflake_convert.rows_as_owner(regclass, text)
 _snowflake_convert.run(text)
 _snowflake_convert.run_as_caller(text)
 _snowflake_convert.run_as_owner(regclass, text)
+_snowflake_convert.run_with_locks(text, text[], integer)
+_snowflake_convert.schema()
+_snowflake_convert.steps(regclass[], regnamespace, regclass, boolean)
 _snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[])
 _snowflake_convert.swap_plan(regclass[], boolean, regclass, boolean)
 _snowflake_convert.swap_result(oid[], oid[], smallint[])
@@ -249,6 +253,7 @@ my %relation_grants = (
 # fix_settings(), whose own would undo it, and names all that it calls before with its schema.
 my @without_path = split /\n/, <<'END';
 _snowflake_convert.fix_settings()
+_snowflake_convert.run_with_locks(text, text[], integer)
 _snowflake_convert.wait_until(timestamptz)
 snowflake_convert_backfill(regclass, interval)
 snowflake_convert_run(text, text[], integer)
@@ -426,6 +431,10 @@ sub check_rules
 	cmp_ok(sql("SELECT count(*) FROM ($named) AS n WHERE schema = '_snowflake'"), '>', 100, "$what: names with schemas are found");
 	is(sql("SELECT name, schema FROM ($named) AS n WHERE lower(schema) NOT IN ('pg_catalog', 'pg_temp', '_snowflake', '_snowflake_convert', '$schema')"), '',
 		"$what: no other schema is named");
+	# The owner of that schema may rename it, and make another one of its name. So nobody names it
+	# when a function runs.
+	is(sql("SELECT p.oid::regprocedure FROM pg_proc AS p JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+		WHERE p.prosqlbody IS NULL AND strpos(p.prosrc, '$schema') > 0 ORDER BY 1"), '', "$what: no function names the extension's schema when it runs");
 	is(sql("SELECT name FROM ($named) AS n WHERE schema = '_snowflake_convert' AND name !~ '^(_snowflake_convert\\.|$schema\\.snowflake_convert)'"), '',
 		"$what: snowflake_id calls nothing of snowflake_id_convert");
 	return;
@@ -437,27 +446,30 @@ $node->safe_psql('postgres', 'CREATE ROLE boss LOGIN; CREATE ROLE friend LOGIN; 
 	CREATE DATABASE shop OWNER boss; CREATE DATABASE trap OWNER boss');
 
 $database = 'shop';
-$node->safe_psql('shop', 'CREATE SCHEMA ids; CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', extra_params => [ '-U', 'boss' ]);
+$node->safe_psql('shop', 'CREATE SCHEMA telltale; CREATE EXTENSION snowflake_id_convert SCHEMA telltale CASCADE', extra_params => [ '-U', 'boss' ]);
 is(sql("SELECT extowner::regrole FROM pg_extension WHERE extname = 'snowflake_id'"), 'boss', 'the owner of a database has made the extension');
-check_rules('made by an owner', 'ids');
+check_rules('made by an owner', 'telltale');
 
 # By a superuser who is not the first, under default privileges of everybody, into a schema of
 # the owner that has operators and functions which fit better than those of PostgreSQL.
 $database = 'trap';
 $node->safe_psql('trap', <<'END', extra_params => [ '-U', 'boss' ]);
-CREATE SCHEMA ids;
-CREATE FUNCTION ids.planted() RETURNS boolean LANGUAGE sql AS 'SELECT true';
-CREATE FUNCTION ids.contains(int8range, bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
-CREATE OPERATOR ids.@> (LEFTARG = int8range, RIGHTARG = bigint, FUNCTION = ids.contains);
-CREATE FUNCTION ids.minus(int8multirange, int8multirange) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS 'SELECT $1';
-CREATE OPERATOR ids.- (LEFTARG = int8multirange, RIGHTARG = int8multirange, FUNCTION = ids.minus);
-CREATE FUNCTION ids.append(bigint, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $2';
-CREATE OPERATOR ids.|| (LEFTARG = bigint, RIGHTARG = text, FUNCTION = ids.append);
-CREATE FUNCTION ids.same(regclass, regclass) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
-CREATE OPERATOR ids.= (LEFTARG = regclass, RIGHTARG = regclass, FUNCTION = ids.same);
-CREATE FUNCTION ids.unnest(int8multirange) RETURNS SETOF int8range LANGUAGE sql IMMUTABLE AS 'SELECT NULL::int8range';
-CREATE FUNCTION ids.lower(int8range) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1::bigint';
-CREATE FUNCTION ids.acldefault("char", oid) RETURNS aclitem[] LANGUAGE sql IMMUTABLE AS $$SELECT '{}'::aclitem[]$$;
+CREATE SCHEMA telltale;
+CREATE FUNCTION telltale.planted() RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION telltale.contains(int8range, bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE OPERATOR telltale.@> (LEFTARG = int8range, RIGHTARG = bigint, FUNCTION = telltale.contains);
+CREATE FUNCTION telltale.minus(int8multirange, int8multirange) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE OPERATOR telltale.- (LEFTARG = int8multirange, RIGHTARG = int8multirange, FUNCTION = telltale.minus);
+CREATE FUNCTION telltale.append(bigint, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $2';
+CREATE OPERATOR telltale.|| (LEFTARG = bigint, RIGHTARG = text, FUNCTION = telltale.append);
+CREATE FUNCTION telltale.same(regclass, regclass) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE OPERATOR telltale.= (LEFTARG = regclass, RIGHTARG = regclass, FUNCTION = telltale.same);
+CREATE FUNCTION telltale.snowflake_set_default(regclass, name, regclass) RETURNS text LANGUAGE sql AS 'SELECT NULL';
+CREATE FUNCTION telltale.snowflake_encode(timestamptz, bigint, integer, regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+CREATE FUNCTION telltale.snowflake_convert_run(text) RETURNS text LANGUAGE sql AS 'SELECT NULL';
+CREATE FUNCTION telltale.unnest(int8multirange) RETURNS SETOF int8range LANGUAGE sql IMMUTABLE AS 'SELECT NULL::int8range';
+CREATE FUNCTION telltale.lower(int8range) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1::bigint';
+CREATE FUNCTION telltale.acldefault("char", oid) RETURNS aclitem[] LANGUAGE sql IMMUTABLE AS $$SELECT '{}'::aclitem[]$$;
 END
 for my $maker (qw(boss admin postgres))
 {
@@ -467,14 +479,14 @@ for my $maker (qw(boss admin postgres))
 		qw(SCHEMAS TABLES FUNCTIONS SEQUENCES TYPES));
 	$node->safe_psql('trap', "ALTER DEFAULT PRIVILEGES FOR ROLE $role REVOKE ALL ON FUNCTIONS FROM $role");
 }
-$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', extra_params => [ '-U', 'admin' ]);
+$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id_convert SCHEMA telltale CASCADE', extra_params => [ '-U', 'admin' ]);
 is(sql("SELECT extowner::regrole FROM pg_extension WHERE extname = 'snowflake_id'"), 'admin', 'another superuser has made the extension');
-check_rules('made by another superuser', 'ids');
+check_rules('made by another superuser', 'telltale');
 
 # What PUBLIC may, works; and the owner of the database still dumps it.
 my $as_friend = [ '-U', 'friend' ];
-$node->safe_psql('trap', 'GRANT USAGE ON SCHEMA ids TO PUBLIC', extra_params => [ '-U', 'boss' ]);
-like($node->safe_psql('trap', 'SELECT ids.snowflake_nextval()', extra_params => $as_friend), qr/^\d+$/, 'a role takes an ID');
+$node->safe_psql('trap', 'GRANT USAGE ON SCHEMA telltale TO PUBLIC', extra_params => [ '-U', 'boss' ]);
+like($node->safe_psql('trap', 'SELECT telltale.snowflake_nextval()', extra_params => $as_friend), qr/^\d+$/, 'a role takes an ID');
 is((error_of($node, 'SET SESSION AUTHORIZATION friend; SELECT * FROM _snowflake.leases', 'trap'))[0], '42501', 'and may not read the registry');
 my $folder = PostgreSQL::Test::Utils::tempdir();
 for my $name (qw(shop trap))
@@ -487,24 +499,24 @@ for my $name (qw(shop trap))
 for my $maker ([ sql('SELECT 10::oid::regrole'), 'the first superuser' ], [ 'boss', 'an owner, with default privileges' ])
 {
 	$node->safe_psql('trap', 'DROP EXTENSION snowflake_id CASCADE');
-	$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', extra_params => [ '-U', $maker->[0] ]);
-	check_rules("made by $maker->[1]", 'ids');
+	$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id_convert SCHEMA telltale CASCADE', extra_params => [ '-U', $maker->[0] ]);
+	check_rules("made by $maker->[1]", 'telltale');
 }
 
 # Whatever somebody changes while the script takes the privileges from all others is noticed.
 $node->safe_psql('postgres', 'CREATE DATABASE race OWNER boss');
 $database = 'race';
 $node->safe_psql('race', <<'END');
-CREATE SCHEMA ids;
+CREATE SCHEMA telltale;
 CREATE FUNCTION public.grant_again() RETURNS event_trigger LANGUAGE plpgsql AS
 	$$BEGIN GRANT EXECUTE ON FUNCTION _snowflake.lease(text, jsonb) TO friend; END$$;
 CREATE EVENT TRIGGER grants_again ON ddl_command_end WHEN TAG IN ('REVOKE') EXECUTE FUNCTION public.grant_again();
 END
-my ($code, $text) = error_of($node, 'CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', 'race');
+my ($code, $text) = error_of($node, 'CREATE EXTENSION snowflake_id_convert SCHEMA telltale CASCADE', 'race');
 is($code, '55000', 'a privilege that is granted meanwhile is noticed');
 like($text, qr/not all objects of the extension could be taken.*Create the extension again/s, 'and what to do');
 is(sql("SELECT count(*) FROM pg_namespace WHERE nspname = '_snowflake'"), '0', 'the extension was not made');
-$node->safe_psql('race', 'DROP EVENT TRIGGER grants_again; CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE');
-check_rules('made again', 'ids');
+$node->safe_psql('race', 'DROP EVENT TRIGGER grants_again; CREATE EXTENSION snowflake_id_convert SCHEMA telltale CASCADE');
+check_rules('made again', 'telltale');
 
 done_testing();

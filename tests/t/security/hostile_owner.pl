@@ -148,6 +148,7 @@ my $me = $node->safe_psql('postgres', 'SELECT current_user');
 
 # The schema of the extension is renamed, and views and functions of the owner stand in its place.
 is((as('owner', q{
+	CREATE EXTENSION snowflake_id_convert SCHEMA public;
 	ALTER SCHEMA public RENAME TO away; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC;
 	DO $$ DECLARE name text; BEGIN
 		FOREACH name IN ARRAY '{snowflake_worker,snowflake_generators,pg_stat_snowflake,snowflake_horizon_holders}'::text[] LOOP
@@ -161,21 +162,52 @@ for my $role ($me, 'monitor')
 	like($rows, qr/^ok\|worker ID\|7, set on this server/m, 'and reads nothing of the owner');
 }
 # What superusers call for tables of their own.
-$node->safe_psql('reg', 'CREATE SCHEMA supers; CREATE TABLE supers.t (id bigint PRIMARY KEY); CREATE TABLE supers.u (id bigint PRIMARY KEY)');
+$node->safe_psql('reg', q{
+	CREATE SCHEMA supers; CREATE TABLE supers.t (id bigint PRIMARY KEY); CREATE TABLE supers.u (id bigint PRIMARY KEY);
+	CREATE TABLE supers.customers (id serial PRIMARY KEY, made timestamptz); INSERT INTO supers.customers (made) VALUES (now() - interval '1 day');
+	CREATE TABLE supers.orders (id serial PRIMARY KEY, customer integer REFERENCES supers.customers); INSERT INTO supers.orders (customer) VALUES (1);
+	CREATE TABLE supers.items (id serial PRIMARY KEY); INSERT INTO supers.items SELECT FROM generate_series(1, 10);
+	CREATE TABLE supers.parts (id bigserial PRIMARY KEY, item integer REFERENCES supers.items); INSERT INTO supers.parts (item) VALUES (1)});
 is((as('owner', q{
 	CREATE SEQUENCE public.snowflake_default;
-	CREATE FUNCTION public.snowflake_nextval() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END';
-	CREATE FUNCTION public.snowflake_nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END';
+	-- All of both extensions, and others that fit some calls better.
+	DO $$ DECLARE it record; BEGIN
+		FOR it IN
+			SELECT p.proname AS name, p.prokind, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
+				p.proretset OR p.proallargtypes IS NOT NULL OR t.typname = 'void' AS is_plain
+			FROM pg_proc AS p LEFT JOIN pg_type AS t ON t.oid = p.prorettype
+			WHERE p.pronamespace = 'away'::regnamespace AND (t.typtype <> 'p' OR t.typname IN ('record', 'void'))
+		LOOP
+			EXECUTE CASE it.prokind WHEN 'p' THEN format('CREATE PROCEDURE public.%I(%s) LANGUAGE plpgsql AS %L', it.name, it.arguments, 'BEGIN PERFORM mold.grab(); END')
+				ELSE format('CREATE FUNCTION public.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', it.name, it.arguments, it.result,
+					'BEGIN PERFORM mold.grab(); ' || CASE WHEN it.is_plain THEN 'END' ELSE 'RETURN NULL; END' END) END;
+		END LOOP;
+	END $$;
 	CREATE FUNCTION public.snowflake_set_default(regclass, name, regclass) RETURNS text LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END';
-	CREATE FUNCTION public.snowflake_decode(id bigint, OUT worker_id bigint, OUT x int) LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); END'}))[0], '', 'functions of the owner');
-for my $call (q{away.snowflake_set_default('supers.t')}, q{away.snowflake_set_defaults('supers')}, q{away.snowflake_check('supers.t')})
+	CREATE FUNCTION public.snowflake_set_default(text, text) RETURNS text LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END';
+	CREATE FUNCTION public.snowflake_encode(timestamptz, bigint, integer, regclass) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN PERFORM mold.grab(); RETURN 1; END'}))[0],
+	'', 'functions of the owner');
+cmp_ok($node->safe_psql('reg', q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosrc ~ 'grab'}), '>', 60, 'as many as the extensions have');
+for my $call (q{away.snowflake_set_default('supers.t')}, q{away.snowflake_set_defaults('supers')}, q{away.snowflake_check('supers.t')},
+	q{away.snowflake_convert_plan('{supers.customers}', backfill => true, worker_id => 900)}, q{away.snowflake_convert_plan('{supers.items}', online => true)})
 {
 	is((as($me, "SELECT * FROM $call; INSERT INTO supers.t DEFAULT VALUES"))[0], '', "$call works for a superuser");
 }
-is($node->safe_psql('reg', 'SELECT count(*) FROM supers.t WHERE id > 1'), 3, 'with IDs of the extension');
+is($node->safe_psql('reg', 'SELECT count(*) FROM supers.t WHERE id > 1'), 5, 'with IDs of the extension');
+my $gexec = sub { my ($source, $what) = @_; is((as($me, "SELECT statement FROM away.$source \\gexec"))[0], '', $what) };
+is((as($me, q{CALL away.snowflake_convert('{supers.customers,supers.orders}', backfill => true, worker_id => 900)}))[0], '', 'a superuser converts tables at once');
+my $tables = q{'{supers.items,supers.parts}'};
+$gexec->("snowflake_convert_steps($tables) LIMIT 5", 'and runs the first steps of others');
+$gexec->("snowflake_convert_undo($tables)", 'undoes them');
+$gexec->("snowflake_convert_steps($tables)", 'and runs all of them');
+is($node->safe_psql('reg', "SELECT count(*) FROM away.snowflake_convert_steps($tables)"), 0, 'none is left');
+is((as($me, join '; ', map { "INSERT INTO supers.$_ DEFAULT VALUES" } qw(customers orders items parts)))[0], '', 'each converted table takes a row');
+is($node->safe_psql('reg', join ' UNION ALL ', map { "SELECT '$_', count(*) FROM supers.$_ WHERE id > 2147483647" } qw(customers orders items parts)),
+	"customers|2\norders|1\nitems|1\nparts|1", 'with an ID of the extension');
+is($node->safe_psql('reg', 'SELECT count(*) FROM supers.orders AS o JOIN supers.customers AS c ON c.id = o.customer'), 1, 'and the old row has one of its time');
 is_still_ordinary('views and functions planted');
 $node->safe_psql('reg', 'DROP SCHEMA supers CASCADE');
-is((as('owner', 'DROP SCHEMA public CASCADE; ALTER SCHEMA away RENAME TO public'))[0], '', 'the owner undoes it');
+is((as('owner', 'DROP EXTENSION snowflake_id_convert; DROP SCHEMA public CASCADE; ALTER SCHEMA away RENAME TO public'))[0], '', 'the owner undoes it');
 
 # Schemas are swapped beside the calls.
 is((as('owner', q{CALL mold.plant('decoy')}))[0], '', 'a schema to swap in');
