@@ -122,11 +122,12 @@ BEGIN
         UNION ALL
         SELECT 3, CASE WHEN NOT has_time THEN 'critical' WHEN library.failing_since IS NOT NULL THEN 'warning' ELSE 'ok' END, 'lease',
             CASE WHEN has_time AND remaining < '1 s' THEN
-                    'If the registry does not answer, no more IDs are issued: they are ahead of the clock, and the lease is young.'
+                    'If the registry does not answer, no more IDs are issued. The lease is new: '
+                    'this time grows to that of the lease within as long.'
                 WHEN has_time THEN format('If the registry does not answer, IDs are issued until %s, which is in %s.',
                     date_trunc('second', clock_timestamp() + remaining), _snowflake.lasting(remaining))
-                WHEN ahead > '0' THEN format('No IDs are issued: those to come are of times after %s, for which the lease is.',
-                    date_trunc('second', worker.bound))
+                WHEN ahead > '0' THEN format('No IDs are issued: the lease covers IDs of times before %s, '
+                    'and the next ones are ahead of the clock.', date_trunc('second', worker.bound))
                 ELSE format('The lease could not be renewed, and no IDs are issued %s.', _snowflake.since(worker.bound)) END,
             CASE WHEN NOT has_time OR library.failing_since IS NOT NULL THEN 'Do what the row "registry" says.' END
         WHERE worker.bound IS NOT NULL AND NOT is_standby

@@ -193,7 +193,7 @@ wait_until('IDs that are ahead', sub { !(error_of($leading, 'SELECT snowflake_ne
 $registry->stop('immediate');
 wait_until('no more IDs', sub { (error_of($leading, 'SELECT snowflake_nextval()'))[0] });
 my ($all, %now) = status($leading);
-like($now{lease}, qr/^critical\|No IDs are issued: those to come are of times after/, 'the row says so at once');
+like($now{lease}, qr/^critical\|No IDs are issued: the lease covers IDs of times before/, 'the row says so at once');
 is($leading->safe_psql('postgres', 'SELECT bound > clock_timestamp() FROM snowflake_worker'), 't', 'while the lease has not ended by the clock');
 $leading->stop;
 
