@@ -70,7 +70,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.distribution, _snowflake.generators, _snowflake.has_default, _snowflake.horizon_held, _snowflake.inheritance,
     _snowflake.instant, _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass), _snowflake.instant_or_null_as,
     _snowflake.issuer, _snowflake.key_column, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting,
-    _snowflake.library, _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers,
+    _snowflake.loaded, _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers,
     _snowflake.own_worker, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.presets, _snowflake.ranges,
     _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.server,
     _snowflake.set_default, _snowflake.since, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator,

@@ -6,7 +6,7 @@
 
 -- What the views do not show: the version of the library that runs, why the registry does not
 -- give what this server asks for, and by how much the wall clock has jumped too far.
-CREATE FUNCTION _snowflake.library(
+CREATE FUNCTION _snowflake.loaded(
     OUT version text, OUT is_loaded boolean, OUT keeper_runs boolean,
     OUT failing_since timestamptz, OUT failure text, OUT remedy text, OUT jumped interval)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
@@ -64,7 +64,7 @@ DECLARE
     -- IDs are issued, though the lease may be failing.
     has_time boolean;
 BEGIN
-    SELECT l.* INTO library FROM _snowflake.library() AS l;
+    SELECT l.* INTO library FROM _snowflake.loaded() AS l;
     IF NOT library.is_loaded THEN
         RETURN QUERY VALUES ('critical', 'library',
             'The library was not loaded when the server started, so the server issues no IDs.',

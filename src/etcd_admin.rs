@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// those of the other sessions.
 const THREADS_MAX: usize = 8;
 
-/// The threads of this session.
+/// The threads of this session. Relaxed: nothing but the count is read by it.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts a thread until it ends.

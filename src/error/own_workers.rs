@@ -10,7 +10,7 @@ use super::{Code, Error, invalid, not_ready};
 /// There is no pool for such generators, or no registry at all.
 pub fn no_pool(name: &str, pool: &str, lacks: Lacks) -> Error {
     let server = quote_identifier(pool);
-    let other = "another on_rollback in the label: wait, error or continue.";
+    let other = "another on_rollback by snowflake_alter_generator(): wait, error or continue.";
     let (lacks, hint) = match lacks {
         Lacks::Registry => (
             "\"snowflake_id.registry\" is not set".to_string(),
@@ -20,7 +20,9 @@ pub fn no_pool(name: &str, pool: &str, lacks: Lacks) -> Error {
         ),
         Lacks::OwnPool => (
             format!("pool \"{pool}\" is the one of this server"),
-            format!("Let pool in the label name another one, made for generators. Or set {other}"),
+            format!(
+                "Name a pool that is made for generators by snowflake_alter_generator(). Or set {other}"
+            ),
         ),
         Lacks::Server => (
             format!("this database has no foreign server for pool \"{pool}\""),
@@ -38,7 +40,7 @@ pub fn no_pool(name: &str, pool: &str, lacks: Lacks) -> Error {
     };
     not_ready(format!("generator {name} has no queue of worker IDs"))
         .detail(format!(
-            "Its label says on_rollback=next_worker, so it leases worker IDs of its own from a \
+            "It has on_rollback=next_worker, so it leases worker IDs of its own from a \
              registry, and {lacks}."
         ))
         .hint(hint)
@@ -63,7 +65,7 @@ pub fn not_allowed(name: &str, owner: &str, pool: &str) -> Error {
             "owner \"{owner}\" of generator {name} may not lease worker IDs of pool \"{pool}\""
         ))
         .detail(
-            "Its label says on_rollback=next_worker, so it leases worker IDs of its own, and their \
+            "It has on_rollback=next_worker, so it leases worker IDs of its own, and their \
              number is limited.",
         )
         .hint(format!(
@@ -96,7 +98,7 @@ pub fn worker_id_range(worker: u32, max: u64, name: &str, layout: &str) -> Error
         "Layout \"{layout}\" holds worker IDs from 0 to {max}."
     ))
     .hint(format!(
-        "Let pool in the label name one whose worker IDs are from 0 to {max}, or make the generator \
+        "Name a pool whose worker IDs are from 0 to {max} by snowflake_alter_generator(), or make the generator \
          with more worker bits."
     ))
 }

@@ -130,7 +130,7 @@ fn descends(name: &str, generator: &Generator, descent: Descent) -> Error {
             let rule = on_rollback_text(generator.policy.on_rollback);
             error
                 .detail(format!(
-                    "Its label says on_rollback={rule}: when the clock was set back, its IDs \
+                    "It has on_rollback={rule}: when the clock was set back, its IDs \
                      resume at an earlier time, and sort before those that it has observed."
                 ))
                 .hint("Another on_rollback, such as continue, keeps its IDs ascending.")

@@ -16,39 +16,18 @@ use super::super::{
 use super::call::{Call, c_function, columns};
 use super::limit::{self, Limit};
 use snowflake_core::excerpt::excerpt;
-use snowflake_core::label::{Label, TEXT_MAX, edit};
+use snowflake_core::label::{KEYS, Label, edit};
 use snowflake_core::layout::OrderError;
 use snowflake_core::presets;
 
-/// The named arguments that are keys of a label, in the order in which the scripts declare
-/// them. Behind them comes `fields`.
-macro_rules! keys {
-    ($($key:literal),*) => {
-        [$(($key, Limit::new(concat!("invalid argument ", $key), TEXT_MAX))),*]
-    };
-}
-
-pub const KEYS: [(&str, Limit); 12] = keys!(
-    "preset",
-    "layout",
-    "epoch",
-    "tick",
-    "on_rollback",
-    "max_rollback",
-    "max_wait",
-    "max_borrow",
-    "max_observe",
-    "on_exhausted",
-    "sequence_start",
-    "pool"
-);
-
-/// A text with what the named arguments from `first` on say, and the label that this makes.
+/// A text with what the named arguments from `first` on say, and the label that this makes. The
+/// scripts declare the arguments in the order of [`KEYS`]; behind them comes `fields`.
 fn changed(call: &Call, text: &str, first: usize) -> Result<(String, Label), Error> {
     let mut changes = Vec::new();
-    for (index, (key, limit)) in (first..).zip(&KEYS) {
+    for (index, key) in (first..).zip(KEYS) {
         if !call.is_null(index) {
-            changes.push(((*key).to_string(), call.text(index, limit).into_owned()));
+            let value = call.text(index, &Limit::of_key(key));
+            changes.push((key.to_string(), value.into_owned()));
         }
     }
     let fields = first + KEYS.len();
@@ -83,9 +62,7 @@ fn changed(call: &Call, text: &str, first: usize) -> Result<(String, Label), Err
         },
     };
     Err(match change {
-        Some((key, value)) if KEYS.iter().any(|(name, _)| name == key) => {
-            error::bad_argument(key, value, &error)
-        }
+        Some((key, value)) if KEYS.contains(&key) => error::bad_argument(key, value, &error),
         Some((field, value)) => error::bad_argument(&of_fields(field), value, &error),
         None if pairs.is_empty() => error::bad_label(&made, &error),
         // Several are to blame together, or one is missing.
@@ -193,7 +170,7 @@ pub fn told_row<const N: usize>(
 ) -> [Option<pg_sys::Datum>; N] {
     let told = KEYS
         .iter()
-        .map(|(key, _)| told.get(*key).map(DatabaseText).into_datum());
+        .map(|key| told.get(*key).map(DatabaseText).into_datum());
     let mut columns = before.into_iter().chain(told).chain(behind);
     std::array::from_fn(|_| columns.next().flatten())
 }

@@ -17,6 +17,8 @@ use snowflake_core::label::TEXT_MAX;
 pub struct Limit {
     /// How the error begins.
     what: &'static str,
+    /// The named argument, behind it.
+    argument: &'static str,
     most: usize,
     code: PgSqlErrorCode,
 }
@@ -24,6 +26,7 @@ pub struct Limit {
 /// An ID as text, also a masked one, and the name of its alphabet.
 pub const ID: Limit = Limit {
     what: "invalid ID",
+    argument: "",
     most: 64,
     code: ERRCODE_INVALID_TEXT_REPRESENTATION,
 };
@@ -63,8 +66,17 @@ impl Limit {
     pub const fn new(what: &'static str, most: usize) -> Self {
         Self {
             what,
+            argument: "",
             most,
             code: ERRCODE_INVALID_PARAMETER_VALUE,
+        }
+    }
+
+    /// A named argument that is a key of a label.
+    pub const fn of_key(key: &'static str) -> Self {
+        Self {
+            argument: key,
+            ..Self::new("invalid argument ", TEXT_MAX)
         }
     }
 
@@ -73,8 +85,13 @@ impl Limit {
         if bytes <= self.most {
             return Ok(());
         }
-        let Self { what, most, code } = self;
-        let error = code.error(format!("{what}: it has {bytes} bytes"));
+        let Self {
+            what,
+            argument,
+            most,
+            code,
+        } = self;
+        let error = code.error(format!("{what}{argument}: it has {bytes} bytes"));
         Err(error.hint(format!("It can have up to {most}.")))
     }
 

@@ -13,9 +13,10 @@ use super::super::{
     catalog, compat, guc, keeper, lease_wait, mark, os_clock, shmem, time, tx_holds,
 };
 use super::call::{c_function, columns};
-use super::create::{KEYS, told, told_row};
+use super::create::{told, told_row};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, UnixMillis};
+use snowflake_core::label::KEYS;
 use snowflake_core::protocol::host::IssueError;
 use snowflake_core::protocol::plan::{MarkError, ReserveError};
 use snowflake_core::stats::Counts;

@@ -82,7 +82,7 @@ END
 	create_generator($node, 'own_pool', $label =~ s/queue$/servers/r);
 	($code, $text) = error_in($session, next_of('own_pool'));
 	is($code, '55000', 'the pool of the server is not for generators');
-	like($text, qr/pool "servers" is the one of this server\..*\nHINT:  Let pool in the label name another one/, 'and why');
+	like($text, qr/pool "servers" is the one of this server\..*\nHINT:  Name a pool that is made for generators/, 'and why');
 
 	# The clock is set back: another worker ID, at the time of the clock. Other generators
 	# keep theirs.

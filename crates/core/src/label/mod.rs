@@ -33,6 +33,7 @@ mod grammar;
 mod rules;
 mod values;
 
+pub use grammar::KEYS;
 use grammar::Text;
 pub use values::{on_exhausted_text, on_rollback_text, start_text, timestamp_text};
 
@@ -147,30 +148,28 @@ impl Label {
     /// The values in force, by key, without those that have no meaning.
     pub fn values(&self) -> Vec<(&'static str, String)> {
         let policy = &self.generator.policy;
-        let mut values = vec![
-            ("layout", self.layout_text()),
-            ("epoch", timestamp_text(self.layout.epoch())),
-            ("tick", as_set(self.layout.tick())),
-            (
-                "on_rollback",
-                on_rollback_text(policy.on_rollback).to_string(),
-            ),
-            ("max_rollback", as_set(policy.max_rollback)),
-            ("max_wait", as_set(policy.max_wait)),
-            ("max_borrow", as_set(self.max_borrow)),
+        let rule = policy.on_rollback;
+        let leases = rule == OnRollback::NextWorker;
+        let values = [
+            ("layout", Some(self.layout_text())),
+            ("epoch", Some(timestamp_text(self.layout.epoch()))),
+            ("tick", Some(as_set(self.layout.tick()))),
+            ("on_rollback", Some(on_rollback_text(rule).to_string())),
+            ("max_rollback", Some(as_set(policy.max_rollback))),
+            ("max_wait", rule.waits().then(|| as_set(policy.max_wait))),
+            ("max_borrow", Some(as_set(self.max_borrow))),
+            ("max_observe", policy.max_observe.map(as_set)),
             (
                 "on_exhausted",
-                on_exhausted_text(policy.on_exhausted).to_string(),
+                Some(on_exhausted_text(policy.on_exhausted).to_string()),
             ),
-            ("sequence_start", start_text(policy.sequence_start)),
+            ("sequence_start", Some(start_text(policy.sequence_start))),
+            ("pool", leases.then(|| self.pool.clone())),
         ];
-        let max_observe = policy.max_observe.map(|it| ("max_observe", as_set(it)));
-        values.splice(7..7, max_observe);
-        if policy.on_rollback == OnRollback::NextWorker {
-            values.push(("pool", self.pool.clone()));
-        }
-        values.retain(|(key, _)| policy.on_rollback.waits() || *key != "max_wait");
-        values
+        let known = values.into_iter();
+        known
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect()
     }
 
     /// Takes an ID apart. Fails with [`LayoutError::NotAnId`] and

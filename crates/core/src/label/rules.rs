@@ -248,7 +248,8 @@ impl<'a> LabelDraft<'a> {
                 let rule = on_rollback_text(policy.on_rollback);
                 return own.key.error(
                     &format!("max_wait has no meaning with on_rollback={rule}"),
-                    "It is for on_rollback=wait, next_clock and next_worker. snowflake_alter_generator() removes what is given as ''.",
+                    "It is for on_rollback=wait, next_clock and next_worker. \
+                     snowflake_alter_generator() removes what is given as ''.",
                 );
             }
             policy.max_wait = Policy::DEFAULT.max_wait;
@@ -260,7 +261,8 @@ impl<'a> LabelDraft<'a> {
             let rule = on_rollback_text(policy.on_rollback);
             return pool.key.error(
                 &format!("pool has no meaning with on_rollback={rule}"),
-                "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is given as ''.",
+                "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is \
+                 given as ''.",
             );
         }
 
