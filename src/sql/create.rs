@@ -62,7 +62,7 @@ fn changed(call: &Call, text: &str, first: usize) -> Result<(String, Label), Err
         },
     };
     Err(match change {
-        Some((key, value)) if KEYS.contains(&key) => error::bad_argument(key, value, &error),
+        Some((key, value)) if KEYS.contains(key) => error::bad_argument(key, value, &error),
         Some((field, value)) => error::bad_argument(&of_fields(field), value, &error),
         None if pairs.is_empty() => error::bad_label(&made, &error),
         // Several are to blame together, or one is missing.
