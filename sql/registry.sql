@@ -2,8 +2,8 @@
 -- two servers have the same one. crates/core/src/lease/registry.rs decides what is granted;
 -- src/registry.rs reads these tables for it, and stores what it says.
 --
--- One row of _snowflake.state is the lock of the whole registry: every request
--- and every function of an administrator takes it first (SELECT ... FOR UPDATE).
+-- Every request and every function of an administrator locks the registry first, as
+-- src/registry.rs says.
 --
 -- Rows of _snowflake.leases are never deleted, not even with their pool: a later
 -- pool of the namespace that has the worker ID goes on above what was issued.
@@ -25,7 +25,8 @@
 
 CREATE TABLE _snowflake.state (
     id integer PRIMARY KEY CHECK (id = 1),
-    state jsonb NOT NULL
+    state jsonb NOT NULL,
+    written bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE _snowflake.state IS
     'internal: what the registry of worker IDs stores beside its pools and leases, in one row; no row before the first pool';
@@ -34,6 +35,9 @@ COMMENT ON COLUMN _snowflake.state.state IS
     'era, serial number of the latest change, starts of the server, greatest time of the registry''s clock, '
     'latest loss of grants, whether the registry has stopped, clocks of the servers that have renewed last, '
     'the secret key by which the registry knows its own words again; instants in Unix milliseconds';
+
+COMMENT ON COLUMN _snowflake.state.written IS
+    'how often it was stored: by this number the registry knows after a crash whether the latest change is there';
 
 -- What tables and views call has its names bound when it is made, as the views have, under a
 -- path that holds no object of others.

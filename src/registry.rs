@@ -2,18 +2,33 @@
 //! `sql/registry.sql` for the core, which decides, and stores what it says.
 //!
 //! Each function takes the [`Guard`] first: statements run as the owner of the tables, whose
-//! names are the extension's own from there on. Then it locks the row of the state, and
-//! stores it in the end, also if it refuses something. The row lock excludes all others until the transaction ends. Under
-//! READ COMMITTED, which is required, each statement after the lock sees what the
-//! holders before have committed; and the clock is read after the lock, so that registry
-//! time does not go back from one holder to the next.
+//! names are the extension's own from there on. Then it locks the registry, until the transaction
+//! ends. Under READ COMMITTED, which is required, each statement after the lock sees what the
+//! holders before have committed.
 //!
-//! A renewal, which each server asks for three times in each lease, runs three statements: one
-//! locks and reads the state, one reads all else ([`READ`]), and one stores all that has changed
-//! ([`WRITE`]). What [`RegistryTable`] has read by then is as it was stored: the core keeps what
-//! it changes.
+//! # Who excludes whom
 //!
-//! While the row is locked, no server can renew its lease. So no function that locks it
+//! A renewal changes the row of its worker ID and the entry of its server, both of the identity
+//! that asks, and not the state. All servers renew all the time. So a renewal shares the registry
+//! with other renewals ([`Lock::Shared`]), and excludes only those of the same identity: one
+//! flush to disk serves many. Everything else, and a renewal that would change more, has the
+//! registry to itself ([`Lock::Alone`]). Then the clock is read after the lock, so that
+//! registry time does not go back from one holder to the next.
+//!
+//! A renewal learns what it would change when it is answered. If that is too much, it has stored
+//! nothing, gives its lock back, waits for the other one, and is answered anew from what is stored
+//! then. Nobody waits for one lock with the other one in hand, so there is no deadlock.
+//!
+//! These are locks of PostgreSQL's lock manager, on the table of the state as an object, and not
+//! locks of its row. They are granted in the order in which they are asked for. Rows that are
+//! locked for share are not: a grant would wait as long as renewals overlap. And each row lock
+//! that is shared writes WAL, and uses up a multixact.
+//!
+//! A renewal runs two statements: [`READ`] reads all that it needs, and [`WRITE`] stores what has
+//! changed. What [`RegistryTable`] has read by then is as it was stored: the core keeps what it
+//! changes.
+//!
+//! While the registry is locked, no server can get a worker ID. So no function that locks it
 //! runs inside a transaction block, which somebody could leave open.
 //!
 //! A reply counts when the transaction is durable. So `synchronous_commit` is raised to
@@ -23,6 +38,7 @@
 mod place;
 mod pools;
 mod servers;
+mod witness;
 
 pub use place::{Place, read_elsewhere, read_here};
 pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
@@ -30,10 +46,12 @@ pub use servers::{drop_server, horizon};
 
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pgrx::pg_sys;
 use serde::Deserialize;
 
+use self::witness::Note;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
 use super::{compat, encoding, server_key, session_generator, time};
@@ -55,11 +73,12 @@ thread_local! {
     static BEGAN_ERA: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Reads a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
+/// Reads the state, a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
 /// neither excepted nor spare; `has_longer`: a lease of the pool ends later than one that begins
 /// now, as a rule none does. Asked for in an order, the planner looks into the index of that order.
 /// A row may be that of a worker ID that is no longer in the pool: its holder is not unknown.
-const READ: &str = "SELECT p.pool, l.lease, s.server, \
+const READ: &str = "SELECT (SELECT r.state FROM _snowflake.state AS r WHERE r.id = 1) AS state, \
+        p.pool, l.lease, s.server, \
         int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
             - p.except_ids AS ordinary, \
         (SELECT true FROM _snowflake.leases AS o \
@@ -72,8 +91,8 @@ const READ: &str = "SELECT p.pool, l.lease, s.server, \
     LEFT JOIN _snowflake.servers AS s ON s.identity = $3 \
     WHERE p.name = $1";
 
-/// Stores the state, a row and a server. The JSON `null` stands for a row that has not changed, and
-/// for a server that is to go.
+/// Stores the state, a row and a server. The JSON `null` stands for what has not changed, and
+/// for a server that is to go. Returns how often the state was stored.
 const WRITE: &str = "WITH put_row AS ( \
         INSERT INTO _snowflake.leases (namespace, lease) SELECT $2, $3::jsonb WHERE $3 <> 'null' \
         ON CONFLICT (namespace, worker_id) DO UPDATE SET lease = excluded.lease), \
@@ -81,7 +100,16 @@ const WRITE: &str = "WITH put_row AS ( \
         INSERT INTO _snowflake.servers (identity, server) SELECT $4, $5::jsonb WHERE $5 <> 'null' \
         ON CONFLICT (identity) DO UPDATE SET server = excluded.server), \
     removed AS (DELETE FROM _snowflake.servers WHERE identity = $4 AND $5 = 'null') \
-    UPDATE _snowflake.state SET state = $1::jsonb WHERE id = 1";
+    UPDATE _snowflake.state SET state = $1::jsonb, written = written + 1 \
+    WHERE id = 1 AND $1 <> 'null' RETURNING written";
+
+/// How a transaction has locked the registry: see the head of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    /// Beside others that share it, but not beside one of the same server.
+    Shared(ServerKey),
+    Alone,
+}
 
 /// Answers the request of a server; both are JSON.
 pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
@@ -91,37 +119,31 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     })?;
     request.asker.fits().map_err(error::request_not_fit)?;
     let function = c"_snowflake.lease()";
-    let registry = Registry::lock(function)?;
+    let registry = Registry::enter(function)?;
     // A caller who aborts the transaction would know of an era that is never stored.
     if BEGAN_ERA.get() == compat::transaction() {
         return Err(error::needs_own_transaction(&function.to_string_lossy()));
     }
-    let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
-    let input = registry_input(Some(request.asker.identity))?;
-    // These two are not what the request says.
+    // This is not what the request says.
     request.asker.identity.role = caller();
-    let worker = match request.ask {
-        Ask::Acquire { fixed, .. } => fixed,
-        ask => ask.worker(),
-    };
-    let (mut table, address) = registry.table(pool, worker, request.asker.identity, &input)?;
-    request.asker.address = address;
-    let kept = table.pool.clone();
-    let (reply, changes) = registry::handle(&mut state, &kept, &mut table, &request, &input);
-    registry.write(&state, &table.namespace, &changes)?;
-    if matches!(reply.answer, Answer::Refused(RegistryError::Foreign)) {
-        error::foreign_memory(&request.asker).log("");
+    let shared = Lock::Shared(request.asker.identity);
+    if matches!(request.ask, Ask::Renew { .. })
+        && let Some(reply) = registry.answer(pool, &mut request, shared)?
+    {
+        return Ok(reply);
     }
-    Ok(wire::encode(&reply))
+    let reply = registry.answer(pool, &mut request, Lock::Alone)?;
+    // Alone, no change is too much.
+    Ok(reply.unwrap_or_default())
 }
 
 /// Revokes the lease of a worker ID. Returns from when another server can have it.
 pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
-    let registry = Registry::lock(c"snowflake_revoke_worker()")?;
-    let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
+    let registry = Registry::alone(c"snowflake_revoke_worker()")?;
     let input = registry_input(None)?;
     let id = WorkerId::new(worker);
-    let (mut table, _) = registry.table(pool, id, server_key::server_key(), &input)?;
+    let (mut state, mut table, _) = registry.read(pool, id, server_key::server_key(), &input)?;
+    registry.recover(&mut state, &input)?;
     let id = id.filter(|id| table.pool.has(*id));
     let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
     let row = registry::revoke(&mut state, &mut table, id, &input);
@@ -135,16 +157,16 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
         row: Some(row),
         server: None,
     };
-    registry.write(&state, &table.namespace, &changes)?;
+    registry.write(&state, Lock::Alone, &table.namespace, &changes)?;
     Ok(free.as_nodes_clock())
 }
 
 /// Ends the grace period, or declares that this registry counts.
 pub fn change(function: &CStr, f: fn(&mut State, &RegistryInput)) -> Result<(), Error> {
-    let registry = Registry::lock(function)?;
-    let mut state = registry.state()?.ok_or_else(error::no_registry)?;
-    f(&mut state, &registry_input(None)?);
-    registry.write(&state, "", &Changes::default())
+    let registry = Registry::alone(function)?;
+    let (mut state, input) = registry.state()?;
+    f(&mut state, &input);
+    registry.write(&state, Lock::Alone, "", &Changes::default())
 }
 
 /// The role that has called the function: its leases are that role's.
@@ -202,12 +224,19 @@ struct Registry {
 
 impl Registry {
     /// Checks that the caller's transaction can lock and change the registry, and ends soon.
-    fn lock(function: &CStr) -> Result<Self, Error> {
+    fn enter(function: &CStr) -> Result<Self, Error> {
         let registry = Self::to_change(function)?;
         if is_in_block() {
             return Err(error::needs_own_transaction(&function.to_string_lossy()));
         }
         commit_at_once();
+        Ok(registry)
+    }
+
+    /// Enters, and locks the registry alone.
+    fn alone(function: &CStr) -> Result<Self, Error> {
+        let registry = Self::enter(function)?;
+        registry.lock(Lock::Alone);
         Ok(registry)
     }
 
@@ -228,18 +257,101 @@ impl Registry {
         Ok(Self { guard })
     }
 
+    /// The locks, in the order in which they are taken: the part of the table's object, and the mode.
+    fn locks(lock: Lock) -> [Option<(u16, u32)>; 2] {
+        match lock {
+            Lock::Alone => [Some((0, pg_sys::ExclusiveLock)), None],
+            Lock::Shared(identity) => {
+                let mut hasher = DefaultHasher::new();
+                identity.server().text().hash(&mut hasher);
+                // Two servers that share a number wait for each other, and nothing else.
+                let part = u16::try_from(hasher.finish() % u64::from(u16::MAX)).unwrap_or(0) + 1;
+                [
+                    Some((0, pg_sys::ShareLock)),
+                    Some((part, pg_sys::ExclusiveLock)),
+                ]
+            }
+        }
+    }
+
+    /// Locks the registry until the transaction ends.
+    fn lock(self, lock: Lock) {
+        for (part, mode) in Self::locks(lock).into_iter().flatten() {
+            let (class, table) = (pg_sys::RelationRelationId, self.guard.table());
+            // SAFETY: in a transaction; the table is locked, so it stays.
+            unsafe { pg_sys::LockDatabaseObject(class, table, part, mode.cast_signed()) };
+        }
+    }
+
+    /// Unlocks the registry. Nothing was stored meanwhile.
+    fn unlock(self, lock: Lock) {
+        for (part, mode) in Self::locks(lock).into_iter().flatten() {
+            let (class, table) = (pg_sys::RelationRelationId, self.guard.table());
+            // SAFETY: as in `lock`.
+            unsafe { pg_sys::UnlockDatabaseObject(class, table, part, mode.cast_signed()) };
+        }
+    }
+
     fn value(self, statement: &'static str, values: &[&str]) -> Result<Option<String>, Error> {
         self.guard.value(statement, values)
     }
 
-    /// The state; waits for the lock of its row.
-    fn state(self) -> Result<Option<State>, Error> {
-        let state = self.value(
-            "SELECT state FROM _snowflake.state WHERE id = 1 FOR UPDATE",
-            &[],
-        )?;
-        let state: Option<State> = parsed_if(state.as_deref())?;
-        READ_ERA.set(state.as_ref().map(|state| state.era));
+    /// Answers a request, and stores what it changes. `None`: it would change more than the lock
+    /// allows; then nothing is stored, and the lock is given back.
+    fn answer(
+        self,
+        pool: &str,
+        request: &mut Request,
+        lock: Lock,
+    ) -> Result<Option<String>, Error> {
+        self.lock(lock);
+        let is_alone = lock == Lock::Alone;
+        let identity = request.asker.identity;
+        // The server has asked itself, as whichever role.
+        let asker = ServerKey {
+            role: Role::NONE,
+            ..identity
+        };
+        let input = registry_input(Some(asker))?;
+        let worker = match request.ask {
+            Ask::Acquire { fixed, .. } => fixed,
+            ask => ask.worker(),
+        };
+        let (mut state, mut table, address) = self.read(pool, worker, identity, &input)?;
+        // Nor is this what the request says.
+        request.asker.address = address;
+        if is_alone {
+            self.recover(&mut state, &input)?;
+        } else if table.latest.is_none() {
+            // To shorten the leases of others is too much.
+            self.unlock(lock);
+            return Ok(None);
+        }
+        let (before, kept) = (state.clone(), table.pool.clone());
+        let (reply, changes) = registry::handle(&mut state, &kept, &mut table, request, &input);
+        if !is_alone && (state != before || !table.is_renewal(&changes)) {
+            self.unlock(lock);
+            return Ok(None);
+        }
+        self.write(&state, lock, &table.namespace, &changes)?;
+        if matches!(reply.answer, Answer::Refused(RegistryError::Foreign)) {
+            error::foreign_memory(&request.asker).log("");
+        }
+        Ok(Some(wire::encode(&reply)))
+    }
+
+    /// The state, and what is around it. The registry is locked.
+    fn state(self) -> Result<(State, RegistryInput), Error> {
+        let state = self.value("SELECT state FROM _snowflake.state WHERE id = 1", &[])?;
+        let mut state = Self::parsed_state(&state.ok_or_else(error::no_registry)?)?;
+        let input = registry_input(None)?;
+        self.recover(&mut state, &input)?;
+        Ok((state, input))
+    }
+
+    fn parsed_state(text: &str) -> Result<State, Error> {
+        let state: State = parsed(text)?;
+        READ_ERA.set(Some(state.era));
         Ok(state)
     }
 
@@ -256,21 +368,22 @@ impl Registry {
         Ok(made.is_some())
     }
 
-    /// A pool and its leases, with the row of a worker ID and a server. Also returns the address
-    /// of the client of this session, which is empty if it is on this machine.
-    fn table(
+    /// The state, a pool and its leases, with the row of a worker ID and a server. Also returns the
+    /// address of the client of this session, which is empty if it is on this machine.
+    fn read(
         self,
         pool: &str,
         worker: Option<WorkerId>,
         server: ServerKey,
         input: &RegistryInput,
-    ) -> Result<(RegistryTable, String), Error> {
+    ) -> Result<(State, RegistryTable, String), Error> {
         let id = worker
             .map_or(-1, |worker| i64::from(worker.get()))
             .to_string();
         let now = input.now.get().to_string();
         let found = self.guard.row(READ, &[pool, &id, &server.text(), &now])?;
         let found = found.ok_or_else(|| error::no_pool(pool))?;
+        let state = Self::parsed_state(&found.text("state"))?;
         let stored: StoredPool = parsed(&found.text("pool"))?;
         let pool = stored.pool.checked();
         let pool = pool.ok_or_else(|| error::registry_not_read("a pool that makes no sense"))?;
@@ -285,7 +398,7 @@ impl Registry {
             server: (server, parsed_if(found.get("server"))?),
             pool,
         };
-        Ok((table, found.text("address")))
+        Ok((state, table, found.text("address")))
     }
 
     /// All servers.
@@ -297,8 +410,43 @@ impl Registry {
         parsed(&servers.unwrap_or_default())
     }
 
-    /// Stores the state, and what has changed besides. The row is one of this namespace.
-    fn write(self, state: &State, namespace: &str, changes: &Changes) -> Result<(), Error> {
+    /// Looks whether crash recovery has lost nothing: see [`witness`].
+    fn recover(self, state: &mut State, input: &RegistryInput) -> Result<(), Error> {
+        if state.clean_since == input.clean_since || state.era.origin != input.origin {
+            return Ok(());
+        }
+        let Some(note) = witness::latest(state.clean_since) else {
+            return Ok(());
+        };
+        let (first, second) = note.version;
+        let (first, second) = (first.to_string(), second.to_string());
+        let is_there = match &note.key {
+            witness::Key::State => self.value(
+                "SELECT true FROM _snowflake.state WHERE id = 1 AND written >= $1::bigint",
+                &[&first],
+            ),
+            witness::Key::Row { namespace, worker } => self.value(
+                "SELECT true FROM _snowflake.leases WHERE namespace = $1 AND worker_id = $2::integer \
+                 AND ((lease -> 'counter')::numeric, (lease -> 'number')::numeric) >= ($3::numeric, $4::numeric)",
+                &[namespace, &worker.to_string(), &first, &second],
+            ),
+        };
+        if is_there?.is_some() {
+            state.clean_since = input.clean_since;
+        }
+        Ok(())
+    }
+
+    /// Stores what has changed: alone, also the state, even if it has not changed. The row is one of
+    /// this namespace.
+    fn write(
+        self,
+        state: &State,
+        lock: Lock,
+        namespace: &str,
+        changes: &Changes,
+    ) -> Result<(), Error> {
+        let is_alone = lock == Lock::Alone;
         if READ_ERA.get() != Some(state.era) {
             BEGAN_ERA.set(compat::transaction());
         }
@@ -306,10 +454,32 @@ impl Registry {
             Some((identity, server)) => (identity.text(), server.as_ref()),
             None => (String::new(), None),
         };
-        let (state, row, server) = (json(state), json(&changes.row), json(&server));
-        let values = [&*state, namespace, &row, &identity, &server];
-        self.value(WRITE, &values).map(drop)
+        let stored = json(&is_alone.then_some(state));
+        let (row, server) = (json(&changes.row), json(&server));
+        let values = [&*stored, namespace, &row, &identity, &server];
+        let note = match (self.value(WRITE, &values)?, &changes.row) {
+            (Some(written), _) => Note {
+                key: witness::Key::State,
+                version: (parsed(&written)?, 0),
+            },
+            (None, Some(row)) => Note {
+                key: witness::Key::Row {
+                    namespace: namespace.to_string(),
+                    worker: row.worker.get(),
+                },
+                version: version(row),
+            },
+            (None, None) => return Ok(()),
+        };
+        // The first pool may be made in a block, without a lock.
+        witness::note(note, state.clean_since, is_alone && !is_in_block());
+        Ok(())
     }
+}
+
+/// Rises with each renewal and with each grant.
+const fn version(row: &Row) -> (u64, u64) {
+    (row.counter, row.number)
 }
 
 /// A pool, its leases, and the servers of all pools.
@@ -329,6 +499,19 @@ struct RegistryTable {
 }
 
 impl RegistryTable {
+    /// Whether this is what a renewal changes: nothing, or the row that was read, to a later version,
+    /// and its server.
+    fn is_renewal(&self, changes: &Changes) -> bool {
+        let before = self.row.as_ref().and_then(|(_, row)| row.as_ref());
+        match (&changes.row, before) {
+            (Some(row), Some(before)) => {
+                row.worker == before.worker && version(row) > version(before)
+            }
+            (None, _) => changes.server.is_none(),
+            (Some(_), None) => false,
+        }
+    }
+
     /// Runs a statement whose first parameter is the namespace. The core has no errors, so
     /// this one ends the statement.
     fn run(&self, statement: &'static str, values: &[&str]) -> Option<String> {

@@ -10,8 +10,8 @@ use super::super::error::{self, Error};
 use super::super::{etcd_admin, spi};
 use super::place::has_pools;
 use super::{
-    Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block, json, parsed,
-    registry_input,
+    Changes, Lock, Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block,
+    json, parsed,
 };
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.
@@ -117,7 +117,6 @@ pub fn create_registry(role: Option<&str>) -> Result<(), Error> {
     if !has_pools()? {
         let registry = to_make(function)?;
         // Another session may have made one meanwhile.
-        registry.state()?;
         if !has_pools()? {
             let pool = Pool::default_at(RegistryMillis::new(0));
             let namespace = "default".to_string();
@@ -135,8 +134,8 @@ pub fn create_registry(role: Option<&str>) -> Result<(), Error> {
 /// Makes the registry if there is none.
 fn to_make(function: &CStr) -> Result<Registry, Error> {
     let registry = Registry::to_change(function)?;
-    // Nobody waits for the lock of a registry that does not exist yet, so the first pool
-    // can be made in a transaction block, with the extension, for example.
+    // Nobody sees a registry that does not exist yet, so the first pool can be made without a lock
+    // in a transaction block, with the extension, for example.
     if is_in_block() {
         if !registry.make()? {
             return Err(error::needs_own_transaction(&function.to_string_lossy()));
@@ -144,13 +143,14 @@ fn to_make(function: &CStr) -> Result<Registry, Error> {
     } else {
         registry.make()?;
         commit_at_once();
+        registry.lock(Lock::Alone);
     }
     Ok(registry)
 }
 
 /// Stores a pool, which is made now.
 fn put(registry: Registry, mut stored: StoredPool) -> Result<(), Error> {
-    let state = registry.state()?.ok_or_else(error::no_registry)?;
+    let (state, input) = registry.state()?;
     let (name, namespace) = (stored.pool.name.clone(), stored.namespace.clone());
     if registry
         .value(
@@ -172,13 +172,12 @@ fn put(registry: Registry, mut stored: StoredPool) -> Result<(), Error> {
         return Err(error::pools_overlap(&name, &other, &both, &namespace));
     }
     // A pool is not made earlier than what has been stored, though the clock was set back.
-    stored.pool.made = registry_input(None)?.now.max(state.top);
-    registry
-        .value(
-            "INSERT INTO _snowflake.pools (pool) VALUES ($1::jsonb)",
-            &[&json(&stored)],
-        )
-        .map(drop)
+    stored.pool.made = input.now.max(state.top);
+    registry.value(
+        "INSERT INTO _snowflake.pools (pool) VALUES ($1::jsonb)",
+        &[&json(&stored)],
+    )?;
+    registry.write(&state, Lock::Alone, "", &Changes::default())
 }
 
 /// Refuses what makes no pool. Returns its worker IDs: the first one, and the one after
@@ -218,9 +217,9 @@ fn check(pool: &str, spares: i32, facts: &PoolFacts) -> Result<(i64, i64), Error
 
 /// Drops a pool of this database that no server uses. The rows of its leases stay.
 pub fn drop_pool(name: &str) -> Result<(), Error> {
-    let registry = Registry::lock(c"snowflake_drop_pool()")?;
-    let state = registry.state()?.ok_or_else(error::no_registry)?;
-    let now = registry_input(None)?.now.max(state.top).get().to_string();
+    let registry = Registry::alone(c"snowflake_drop_pool()")?;
+    let (state, input) = registry.state()?;
+    let now = input.now.max(state.top).get().to_string();
     if registry
         .value("SELECT name FROM _snowflake.pools WHERE name = $1", &[name])?
         .is_none()
@@ -242,7 +241,6 @@ pub fn drop_pool(name: &str) -> Result<(), Error> {
         let (worker, whose) = (held.text("worker_id"), held.text("whose"));
         return Err(error::pool_in_use(name, &worker, &whose));
     }
-    registry
-        .value("DELETE FROM _snowflake.pools WHERE name = $1", &[name])
-        .map(drop)
+    registry.value("DELETE FROM _snowflake.pools WHERE name = $1", &[name])?;
+    registry.write(&state, Lock::Alone, "", &Changes::default())
 }

@@ -148,7 +148,7 @@ is(kind(renew($main, $holder)), 'renewed', 'crash of a process: renewed');
 is(kind(acquire($main, server(22))), 'granted', 'crash of a process: no grace period');
 is(pools($main, 'era'), 1, 'crash of a process: nothing is lost');
 
-# A crash: grants are durable, whatever the session has set.
+# A crash whose witness is gone, as after a boot: grants are durable, whatever the session has set.
 my $careless = session($main, 'node');
 $careless->query_safe('SET synchronous_commit = off');
 my $durable = server(23);
@@ -156,6 +156,7 @@ my $reply = $careless->query_safe("SELECT _snowflake.lease('main', '" . request(
 $main->stop('immediate');
 eval { $careless->{run}->kill_kill };
 Registry::take_in($durable, $reply);
+unlink witnesses($main);
 start_with_clock($main, 0);
 is(kind(renew($main, $durable, role => 'node')), 'renewed', 'crash: a grant is not lost');
 is(pools($main, q{era, grace_because, grace_until > clock_timestamp()}), '2|recovery|t', 'crash: a grace period begins');
@@ -291,7 +292,7 @@ $main->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLAT
 }
 
 # Without the library preloaded the registry works, but cannot tell a clean stop: each
-# start may have lost leases.
+# start may have lost leases, unless the witness knows better.
 my $plain = PostgreSQL::Test::Cluster->new('plain');
 $plain->init;
 $plain->start;
@@ -301,6 +302,11 @@ granted(acquire($plain, $there));
 is(pools($plain, 'era'), 1, 'not preloaded: leases');
 $plain->restart;
 is(kind(renew($plain, $there)), 'renewed', 'not preloaded: renews after a restart');
+is(pools($plain, 'era'), 1, 'not preloaded: and has lost nothing');
+$plain->stop;
+unlink witnesses($plain);
+$plain->start;
+is(kind(renew($plain, $there)), 'renewed', 'not preloaded: renews after a boot');
 is(pools($plain, 'era, grace_because'), '2|recovery', 'not preloaded: but has a grace period');
 
 done_testing();
