@@ -17,11 +17,13 @@ use super::{
 /// The greatest length of the name of a pool or of a namespace, in bytes.
 pub const NAME_LIMIT: usize = 255;
 
-/// The arguments of `snowflake_create_pool()`, none of which is NULL.
+/// The arguments of `snowflake_create_pool()`.
 pub struct WantedPool<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
     pub spares: i32,
+    /// Nobody has used the worker IDs before; `None`: if this makes the registry.
+    pub unused: Option<bool>,
     /// `worker_ids`, `except_ids`, `lease`, `hold` and `max_ahead`, with their types.
     pub values: [(pg_sys::Oid, pg_sys::Datum); 5],
 }
@@ -93,13 +95,14 @@ pub fn create_pool(wanted: &WantedPool, place: Place) -> Result<(), Error> {
         "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis,
         "made": 0,
     });
-    let pool: StoredPool = parsed(&pool.to_string())?;
+    let mut pool: StoredPool = parsed(&pool.to_string())?;
     match place {
         Place::Here => {
-            let registry = to_make(c"snowflake_create_pool()")?;
+            let (registry, is_new) = to_make(c"snowflake_create_pool()")?;
+            pool.pool.unused = wanted.unused.unwrap_or(is_new);
             put(registry, pool)
         }
-        Place::Etcd(url) => etcd_admin::create_pool(url, pool),
+        Place::Etcd(url) => etcd_admin::create_pool(url, pool, wanted.unused),
     }
 }
 
@@ -115,10 +118,11 @@ pub fn create_registry(role: Option<&str>) -> Result<(), Error> {
         known?.ok_or_else(|| error::no_such_role(role))?;
     }
     if !has_pools()? {
-        let registry = to_make(function)?;
+        let (registry, is_new) = to_make(function)?;
         // Another session may have made one meanwhile.
         if !has_pools()? {
-            let pool = Pool::default_at(RegistryMillis::new(0));
+            let mut pool = Pool::default_at(RegistryMillis::new(0));
+            pool.unused = is_new;
             let namespace = "default".to_string();
             put(registry, StoredPool { namespace, pool })?;
         }
@@ -131,21 +135,19 @@ pub fn create_registry(role: Option<&str>) -> Result<(), Error> {
     ))
 }
 
-/// Makes the registry if there is none.
-fn to_make(function: &CStr) -> Result<Registry, Error> {
+/// Makes the registry if there is none. Returns whether there was none.
+fn to_make(function: &CStr) -> Result<(Registry, bool), Error> {
     let registry = Registry::to_change(function)?;
     // Nobody sees a registry that does not exist yet, so the first pool can be made without a lock
     // in a transaction block, with the extension, for example.
-    if is_in_block() {
-        if !registry.make()? {
-            return Err(error::needs_own_transaction(&function.to_string_lossy()));
-        }
-    } else {
-        registry.make()?;
+    let is_new = registry.make()?;
+    if !is_in_block() {
         commit_at_once();
         registry.lock(Lock::Alone);
+    } else if !is_new {
+        return Err(error::needs_own_transaction(&function.to_string_lossy()));
     }
-    Ok(registry)
+    Ok((registry, is_new))
 }
 
 /// Stores a pool, which is made now.
