@@ -265,7 +265,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (SELECT (e.lease -> 'worker')::integer) AS i (worker_id)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'released')::boolean) AS r (is_released)
     CROSS JOIN LATERAL (SELECT NOT r.is_released AND (e.lease #>> '{contender,latest}')::bigint
-        >= now - 2 * ((of_pool -> 'lease')::bigint + (of_pool -> 'hold')::bigint)) AS c (is_heard)
+        >= now - 2 * (least((of_pool -> 'lease')::bigint, 30000) + (of_pool -> 'hold')::bigint)) AS c (is_heard)
     WHERE e.namespace = of_pool ->> 'namespace'
         AND i.worker_id >= (of_pool #> '{ids,start}')::bigint AND i.worker_id < (of_pool #> '{ids,end}')::bigint;
 END;

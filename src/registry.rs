@@ -56,9 +56,9 @@ use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
 use super::{compat, encoding, server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::cluster_horizon::{Changes, Server, Servers};
+use snowflake_core::lease::cluster_horizon::{Changes, Reports, Server, Servers};
 use snowflake_core::lease::etcd::StoredPool;
-use snowflake_core::lease::registry::{self, Rows};
+use snowflake_core::lease::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
@@ -74,17 +74,17 @@ thread_local! {
 }
 
 /// Reads the state, a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
-/// neither excepted nor spare; `has_longer`: a lease of the pool ends later than one that begins
-/// now, as a rule none does. Asked for in an order, the planner looks into the index of that order.
+/// neither excepted nor spare; `latest`: when the registry stops to wait for the last holder of the
+/// pool; `heard`: when it has heard any holder last. Each index is read from its end.
 /// A row may be that of a worker ID that is no longer in the pool: its holder is not unknown.
 const READ: &str = "SELECT (SELECT r.state FROM _snowflake.state AS r WHERE r.id = 1) AS state, \
         p.pool, l.lease, s.server, \
         int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
             - p.except_ids AS ordinary, \
-        (SELECT true FROM _snowflake.leases AS o \
+        (SELECT o.leased_until FROM _snowflake.leases AS o \
             WHERE o.namespace = p.namespace AND o.worker_id::bigint <@ p.worker_ids \
-            AND o.leased_until > $4::bigint + (p.pool -> 'lease')::bigint \
-            ORDER BY o.leased_until DESC LIMIT 1) AS has_longer, \
+            ORDER BY o.leased_until DESC LIMIT 1) AS latest, \
+        (SELECT max(o.heard) FROM _snowflake.leases AS o) AS heard, \
         pg_catalog.host(pg_catalog.inet_client_addr()) AS address \
     FROM _snowflake.pools AS p \
     LEFT JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND l.worker_id = $2::integer \
@@ -102,6 +102,16 @@ const WRITE: &str = "WITH put_row AS ( \
     removed AS (DELETE FROM _snowflake.servers WHERE identity = $4 AND $5 = 'null') \
     UPDATE _snowflake.state SET state = $1::jsonb, written = written + 1 \
     WHERE id = 1 AND $1 <> 'null' RETURNING written";
+
+/// Keeps what a system has reached. What has passed goes, and so does what comes last, if there is too
+/// much: a role can make up systems.
+const KEEP_REACHED: &str = "WITH passed AS ( \
+        DELETE FROM _snowflake.reached AS r WHERE r.system_identifier <> $1::numeric \
+        AND r.reached <= extract(epoch FROM clock_timestamp()) * 1000), \
+    most AS (DELETE FROM _snowflake.reached AS r WHERE r.system_identifier <> $1::numeric AND r.system_identifier IN ( \
+        SELECT o.system_identifier FROM _snowflake.reached AS o ORDER BY o.reached DESC OFFSET 4096)) \
+    INSERT INTO _snowflake.reached AS r VALUES ($1::numeric, $2::bigint) \
+    ON CONFLICT (system_identifier) DO UPDATE SET reached = greatest(r.reached, excluded.reached)";
 
 /// How a transaction has locked the registry: see the head of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,7 +152,7 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     let registry = Registry::alone(c"snowflake_revoke_worker()")?;
     let input = registry_input(None)?;
     let id = WorkerId::new(worker);
-    let (mut state, mut table, _) = registry.read(pool, id, server_key::server_key(), &input)?;
+    let (mut state, mut table, _) = registry.read(pool, id, server_key::server_key())?;
     registry.recover(&mut state, &input)?;
     let id = id.filter(|id| table.pool.has(*id));
     let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
@@ -155,7 +165,8 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     };
     let changes = Changes {
         row: Some(row),
-        server: None,
+        state: true,
+        ..Changes::default()
     };
     registry.write(&state, Lock::Alone, &table.namespace, &changes)?;
     Ok(free.as_nodes_clock())
@@ -317,19 +328,16 @@ impl Registry {
             Ask::Acquire { fixed, .. } => fixed,
             ask => ask.worker(),
         };
-        let (mut state, mut table, address) = self.read(pool, worker, identity, &input)?;
+        let (mut state, mut table, address) = self.read(pool, worker, identity)?;
         // Nor is this what the request says.
         request.asker.address = address;
+        table.is_alone = is_alone;
         if is_alone {
             self.recover(&mut state, &input)?;
-        } else if table.latest.is_none() {
-            // To shorten the leases of others is too much.
-            self.unlock(lock);
-            return Ok(None);
         }
-        let (before, kept) = (state.clone(), table.pool.clone());
+        let kept = table.pool.clone();
         let (reply, changes) = registry::handle(&mut state, &kept, &mut table, request, &input);
-        if !is_alone && (state != before || !table.is_renewal(&changes)) {
+        if !is_alone && !table.is_renewal(&changes) {
             self.unlock(lock);
             return Ok(None);
         }
@@ -375,13 +383,11 @@ impl Registry {
         pool: &str,
         worker: Option<WorkerId>,
         server: ServerKey,
-        input: &RegistryInput,
     ) -> Result<(State, RegistryTable, String), Error> {
         let id = worker
             .map_or(-1, |worker| i64::from(worker.get()))
             .to_string();
-        let now = input.now.get().to_string();
-        let found = self.guard.row(READ, &[pool, &id, &server.text(), &now])?;
+        let found = self.guard.row(READ, &[pool, &id, &server.text()])?;
         let found = found.ok_or_else(|| error::no_pool(pool))?;
         let state = Self::parsed_state(&found.text("state"))?;
         let stored: StoredPool = parsed(&found.text("pool"))?;
@@ -393,7 +399,9 @@ impl Registry {
             namespace: stored.namespace,
             all: format!("[{},{})", pool.ids.start, pool.ids.end),
             ordinary: found.text("ordinary"),
-            latest: (!found.is("has_longer")).then(|| input.now.plus(pool.lease)),
+            latest: instant(found.get("latest")),
+            heard: instant(found.get("heard")),
+            is_alone: false,
             row: worker.map(|worker| (worker, row)),
             server: (server, parsed_if(found.get("server"))?),
             pool,
@@ -454,6 +462,10 @@ impl Registry {
             Some((identity, server)) => (identity.text(), server.as_ref()),
             None => (String::new(), None),
         };
+        if let Some((system, reached)) = changes.reached {
+            let [system, reached] = [system.to_string(), reached.get().to_string()];
+            self.value(KEEP_REACHED, &[&system, &reached])?;
+        }
         let stored = json(&is_alone.then_some(state));
         let (row, server) = (json(&changes.row), json(&server));
         let values = [&*stored, namespace, &row, &identity, &server];
@@ -491,8 +503,12 @@ struct RegistryTable {
     all: String,
     /// Its worker IDs that are neither excepted nor spare, as a multirange.
     ordinary: String,
-    /// All leases end at this instant at the latest.
+    /// The greatest `leased_until` of its rows.
     latest: Option<RegistryMillis>,
+    /// The greatest `heard` of all rows.
+    heard: Option<RegistryMillis>,
+    /// Nobody else is in the registry.
+    is_alone: bool,
     /// What was read with the pool.
     row: Option<(WorkerId, Option<Row>)>,
     server: (ServerKey, Option<Server>),
@@ -503,6 +519,9 @@ impl RegistryTable {
     /// and its server.
     fn is_renewal(&self, changes: &Changes) -> bool {
         let before = self.row.as_ref().and_then(|(_, row)| row.as_ref());
+        if changes.state || changes.reached.is_some() {
+            return false;
+        }
         match (&changes.row, before) {
             (Some(row), Some(before)) => {
                 row.worker == before.worker && version(row) > version(before)
@@ -539,8 +558,28 @@ impl Servers for RegistryTable {
         self.server.1.clone()
     }
 
-    fn servers(&mut self) -> Vec<Server> {
-        or_raise(self.registry.servers())
+    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
+        let without = without.map(ServerKey::text).unwrap_or_default();
+        let found = or_raise(self.registry.guard.row(
+            "SELECT min(horizon) AS least, bool_or(horizon IS NULL) AS is_silent \
+             FROM _snowflake.servers WHERE counts AND identity <> $1",
+            &[&without],
+        ));
+        found.map_or_else(Reports::default, |found| Reports {
+            least: instant(found.get("least")).map(RegistryMillis::as_nodes_clock),
+            is_silent: found.is("is_silent"),
+        })
+    }
+
+    fn count(&mut self, role: &Role) -> (usize, usize) {
+        let found = or_raise(self.registry.guard.row(
+            "SELECT count(*) FILTER (WHERE role = $1) AS of_role, count(*) AS of_all \
+             FROM _snowflake.servers WHERE counts",
+            &[role.name()],
+        ));
+        let number = |name| found.as_ref()?.get(name)?.parse().ok();
+        let number = |name| number(name).unwrap_or_default();
+        (number("of_role"), number("of_all"))
     }
 }
 
@@ -555,16 +594,15 @@ impl Rows for RegistryTable {
         }
     }
 
-    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
-        self.search(
-            "SELECT lease FROM _snowflake.leases \
+    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row> {
+        let rows = self.run(
+            "SELECT jsonb_agg(lease) FROM _snowflake.leases \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8range \
              AND system_identifier = ($3::jsonb -> 'system')::numeric \
-             AND lease #> '{holder,identity}' = $3::jsonb \
-             ORDER BY (lease -> 'since')::bigint DESC, (lease #> '{holder,started}')::bigint DESC, \
-                 worker_id LIMIT 1",
+             AND lease #> '{holder,identity}' = $3::jsonb",
             &[&self.all, &json(identity)],
-        )
+        );
+        or_raise(parsed_if(rows.as_deref())).unwrap_or_default()
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
@@ -582,22 +620,63 @@ impl Rows for RegistryTable {
         WorkerId::new(id?.parse().ok()?)
     }
 
-    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
+    fn longest_free(&mut self, free: &Free) -> Option<Row> {
+        let [expired, bound, era, settled] = free_values(free);
         self.search(
             "SELECT lease FROM _snowflake.leases \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
              AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
+             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
              ORDER BY leased_until, worker_id LIMIT 1",
-            &[
-                &self.ordinary,
-                &expired.get().to_string(),
-                &bound.get().to_string(),
-            ],
+            &[&self.ordinary, &expired, &bound, &era, &settled],
         )
     }
 
+    fn least_bound(&mut self, free: &Free) -> Option<Row> {
+        let [expired, bound, era, settled] = free_values(free);
+        self.search(
+            "SELECT lease FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
+             AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
+             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
+             ORDER BY bound, worker_id LIMIT 1",
+            &[&self.ordinary, &expired, &bound, &era, &settled],
+        )
+    }
+
+    fn count_free(&mut self, free: &Free, with_unused: bool, most: i64) -> i64 {
+        let [expired, bound, era, settled] = free_values(free);
+        let count = |text: Option<String>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let rows: i64 = count(self.run(
+            "SELECT count(*) FROM (SELECT FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
+             AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
+             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
+             LIMIT $7::bigint) AS f",
+            &[&self.ordinary, &expired, &bound, &era, &settled, &most.to_string()],
+        ));
+        if !with_unused || rows >= most {
+            return rows;
+        }
+        let known: i64 = count(self.run(
+            "SELECT count(*) FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange",
+            &[&self.ordinary],
+        ));
+        rows.saturating_add(self.pool.ordinary().saturating_sub(known))
+    }
+
+    fn latest_heard(&mut self) -> Option<RegistryMillis> {
+        self.heard
+    }
+
+    fn is_later(&mut self, latest: RegistryMillis) -> bool {
+        self.latest.is_some_and(|known| known > latest)
+    }
+
     fn clamp(&mut self, latest: RegistryMillis) {
-        if self.latest.is_some_and(|known| known <= latest) {
+        // Not yet: the request is answered anew.
+        if !self.is_alone {
             return;
         }
         self.run(
@@ -611,13 +690,46 @@ impl Rows for RegistryTable {
         self.row = None;
     }
 
+    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers {
+        let rows = or_raise(self.registry.value(
+            "SELECT jsonb_agg(lease) FROM _snowflake.leases \
+             WHERE heard BETWEEN $1::bigint - $2::bigint AND $1::bigint + $2::bigint",
+            &[
+                &now.get().to_string(),
+                &registry::VOUCH_TIME.get().to_string(),
+            ],
+        ));
+        let rows: Vec<Row> = or_raise(parsed_if(rows.as_deref())).unwrap_or_default();
+        vouchers_of(rows.iter(), asker, now)
+    }
+
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
         let bound = or_raise(self.registry.value(
-            "SELECT max(bound) FROM _snowflake.leases WHERE system_identifier = $1::numeric",
+            "SELECT max(b.bound) FROM (SELECT max(bound) AS bound FROM _snowflake.leases WHERE system_identifier = $1::numeric \
+             UNION ALL SELECT reached FROM _snowflake.reached WHERE system_identifier = $1::numeric) AS b",
             &[&system.to_string()],
         ));
-        Some(UnixMillis::new(bound?.parse().ok()?))
+        instant(bound.as_deref()).map(RegistryMillis::as_nodes_clock)
     }
+}
+
+/// An instant as a column has it.
+fn instant(millis: Option<&str>) -> Option<RegistryMillis> {
+    Some(RegistryMillis::new(millis?.parse().ok()?))
+}
+
+/// The parameters of a search for free rows.
+fn free_values(free: &Free) -> [String; 4] {
+    let (era, settled) = match free.known {
+        Some((era, settled)) => (era, settled.get()),
+        None => (0, i64::MIN),
+    };
+    [
+        free.expired.get().to_string(),
+        free.bound.get().to_string(),
+        era.to_string(),
+        settled.to_string(),
+    ]
 }
 
 fn or_raise<T>(result: Result<T, Error>) -> T {
