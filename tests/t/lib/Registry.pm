@@ -91,7 +91,7 @@ sub renew
 	my $furthest = delete $how{furthest} // int((time + $server->{offset}) * 1000);
 	$furthest = $grant->{floor} if $furthest < $grant->{floor};
 	return ask($node, $server,
-		{ renew => { worker => $grant->{worker}, counter => $grant->{counter}, furthest => $furthest } }, %how);
+		{ renew => { worker => $grant->{worker}, counter => $grant->{counter}, bound => $grant->{bound}, furthest => $furthest } }, %how);
 }
 
 sub release
@@ -100,7 +100,7 @@ sub release
 	my $grant = $server->{grant};
 	my $end = delete $how{end} // int((time + $server->{offset}) * 1000);
 	return ask($node, $server,
-		{ release => { worker => $grant->{worker}, counter => $grant->{counter}, end => $end } }, %how);
+		{ release => { worker => $grant->{worker}, counter => $grant->{counter}, bound => $grant->{bound}, end => $end } }, %how);
 }
 
 # The files in memory by which registries of a node know after a crash that nothing was lost.
