@@ -180,12 +180,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION snowflake_sql.identity() IS 'internal: what tells this database from its copies, and changes with a promotion';
 
-CREATE FUNCTION snowflake_sql.mark(name text) RETURNS void
+CREATE FUNCTION snowflake_sql.mark(generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    EXECUTE format('COMMENT ON SEQUENCE %s IS %L', name, (SELECT i.place || ', timeline ' || i.timeline FROM snowflake_sql.identity() AS i));
+    EXECUTE format('COMMENT ON SEQUENCE %s IS %L', generator, (SELECT i.place || ', timeline ' || i.timeline FROM snowflake_sql.identity() AS i));
 END $$;
-COMMENT ON FUNCTION snowflake_sql.mark(text) IS 'internal: makes a sequence a generator of this database';
+COMMENT ON FUNCTION snowflake_sql.mark(regclass) IS 'internal: makes a sequence a generator of this database';
 
 CREATE FUNCTION snowflake_sql.is_locked(generator regclass) RETURNS boolean
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
@@ -213,7 +213,7 @@ BEGIN
     END IF;
     generator := format('%I.%I', path[1], path[2]);
     EXECUTE format('CREATE SEQUENCE %s', generator);
-    PERFORM snowflake_sql.mark(generator), snowflake_sql.snowflake_set_worker(generator::regclass, worker_id);
+    PERFORM snowflake_sql.mark(generator::regclass), snowflake_sql.snowflake_set_worker(generator::regclass, worker_id);
     RETURN generator::regclass;
 END $$;
 COMMENT ON FUNCTION snowflake_sql.create_in(text, name, integer) IS 'internal: snowflake_create_generator(), with the schema of its caller';
@@ -262,9 +262,10 @@ BEGIN
     IF NOT snowflake_sql.is_locked(generator) OR (SELECT s.seqstart FROM pg_sequence AS s WHERE s.seqrelid = generator) <> last THEN
         PERFORM snowflake_sql.refuse('55000', format('another sequence has taken the name of %s', it.name), 'Try again.');
     END IF;
-    PERFORM setval(generator, last, true), snowflake_sql.mark(it.name);
+    PERFORM setval(generator, last, true), snowflake_sql.mark(generator);
     IF it.relation IS NOT NULL AND NOT it.is_generator THEN
-        PERFORM snowflake_sql.check_values(it.relation, it.attname, generator);
+        PERFORM snowflake_sql.check_values(it.relation, it.attname, generator,
+            'Make a generator by snowflake_create_generator(), advance it past that value, and call snowflake_set_default().');
     END IF;
     RETURN snowflake_sql.snowflake_timestamp(last);
 END $$;
@@ -354,7 +355,7 @@ BEGIN
                     CASE WHEN ahead > '0' THEN 1000 ELSE 20 END, ahead = '0') IS NULL THEN
                 late := late + 1;
             ELSIF ahead > '0' AND starts_with(it.description, it.place || ',') THEN
-                PERFORM snowflake_sql.mark(it.name); -- the gap is the answer to a promotion, and not to a copy
+                PERFORM snowflake_sql.mark(it.generator); -- the gap is the answer to a promotion, and not to a copy
             END IF;
         EXCEPTION WHEN others THEN
             RAISE WARNING 'generator % was not moved: %', it.name, SQLERRM USING ERRCODE = SQLSTATE;
@@ -447,7 +448,8 @@ BEGIN
             WHERE l.locktype = 'relation' AND l.relation = it.generator AND l.granted
                 AND (it.is_identity OR l.mode <> 'AccessShareLock') AND l.pid IS DISTINCT FROM pg_backend_pid()) AS l
         LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-        LEFT JOIN pg_prepared_xacts AS p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction;
+        LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = l.virtualtransaction
+        LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid;
         problem := coalesce(problem, CASE
             WHEN pg_is_in_recovery() THEN NULL
             WHEN NOT starts_with(it.description, it.place || ',') THEN
@@ -501,7 +503,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION snowflake_sql.key_column(regclass, name, boolean) IS 'internal: the column of a table that can hold IDs, or an error';
 
-CREATE FUNCTION snowflake_sql.check_values(relation regclass, column_name name, generator regclass) RETURNS bigint
+CREATE FUNCTION snowflake_sql.check_values(relation regclass, column_name name, generator regclass, hint text) RETURNS bigint
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
     key name := snowflake_sql.key_column(relation, column_name, true);
@@ -510,11 +512,11 @@ BEGIN
     EXECUTE format('SELECT max(%I) FROM %s', key, relation) INTO greatest_value;
     IF greatest_value > coalesce(pg_sequence_last_value(generator), 0) THEN
         PERFORM snowflake_sql.refuse('55000', format('column "%s" of table %s holds %s, which is not below the IDs to come', key, relation, greatest_value),
-            format('Start above it: SELECT snowflake_sql.snowflake_advance(%L, %s)', generator, greatest_value));
+            format(hint, generator, greatest_value));
     END IF;
     RETURN greatest_value;
 END $$;
-COMMENT ON FUNCTION snowflake_sql.check_values(regclass, name, regclass) IS 'internal: the greatest value of a column, which is below the IDs to come';
+COMMENT ON FUNCTION snowflake_sql.check_values(regclass, name, regclass, text) IS 'internal: the greatest value of a column, which is below the IDs to come';
 
 CREATE FUNCTION snowflake_sql.snowflake_set_default(relation regclass, column_name name DEFAULT NULL, generator regclass DEFAULT NULL,
     drop_sequence boolean DEFAULT false, self_moving boolean DEFAULT false) RETURNS text
@@ -539,10 +541,8 @@ BEGIN
     IF before.narrow IS NOT NULL THEN
         PERFORM snowflake_sql.refuse('42804', format('column %s refers to table %s, and cannot hold IDs', before.narrow, relation), 'First change its type to bigint.');
     END IF;
-    greatest_value := snowflake_sql.check_values(relation, key, generator);
-    IF before.is_identity THEN
-        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', relation, key);
-    END IF;
+    greatest_value := snowflake_sql.check_values(relation, key, generator, 'Start above it: SELECT snowflake_sql.snowflake_advance(%L, %s)');
+    IF before.is_identity THEN EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', relation, key); END IF;
     EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', relation, key, new_default);
     IF drop_sequence AND before.sequence IS NOT NULL THEN
         EXECUTE format('DROP SEQUENCE %s', before.sequence);
@@ -551,7 +551,7 @@ BEGIN
             WHEN before.expression IS NULL THEN 'default set to ' || new_default
             ELSE format('default %s replaced by %s', before.expression, new_default) END
         || coalesce('; greatest value so far ' || greatest_value, '; no values so far')
-        || coalesce(format('; sequence %s ', before.sequence) || CASE WHEN drop_sequence THEN 'dropped' ELSE 'kept' END, '');
+        || coalesce('; sequence ' || before.sequence || CASE WHEN drop_sequence THEN ' dropped' ELSE ' kept' END, '');
 END $$;
 COMMENT ON FUNCTION snowflake_sql.snowflake_set_default(regclass, name, regclass, boolean, boolean) IS
     'makes a generator the default of a bigint column, by default that of the primary key; self_moving: by snowflake_nextval(); returns what was done';
