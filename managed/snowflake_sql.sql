@@ -510,7 +510,7 @@ DECLARE
     greatest_value bigint;
 BEGIN
     EXECUTE format('SELECT max(%I) FROM %s', key, relation) INTO greatest_value;
-    IF greatest_value > coalesce(pg_sequence_last_value(generator), 0) THEN
+    IF greatest_value - 1024 >= coalesce(pg_sequence_last_value(generator), 0) THEN
         PERFORM snowflake_sql.refuse('55000', format('column "%s" of table %s holds %s, which is not below the IDs to come', key, relation, greatest_value),
             format(hint, generator, greatest_value));
     END IF;

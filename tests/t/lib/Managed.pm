@@ -45,7 +45,7 @@ sub sql
 {
 	my ($node, $sql, %options) = @_;
 	my ($out, $error);
-	my $code = $node->psql($options{database} // 'shop', "\\set VERBOSITY verbose\nSET search_path = public, snowflake_sql;\n$sql",
+	my $code = $node->psql($options{database} // 'shop', "\\set VERBOSITY verbose\nSET search_path = " . ($options{path} // 'public, snowflake_sql') . ";\n$sql",
 		stdout => \$out, stderr => \$error, on_error_stop => 1, extra_params => [ '-U', $options{role} // 'dbo' ]);
 	die $error if $code != 0 && !$options{may_fail};
 	return $options{may_fail} ? ($code, $error) : $out;

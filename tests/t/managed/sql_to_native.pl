@@ -16,19 +16,25 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE ROLE dbo LOGIN; CREATE DATABASE shop OWNER dbo');
 install_file($node);
 $node->safe_psql('shop', 'GRANT CREATE ON SCHEMA public TO dbo');
-sql($node, q{CREATE TABLE orders (id bigint PRIMARY KEY, client int, step int); SELECT snowflake_create_generator('order_ids', 5); SELECT snowflake_set_default('orders', generator => 'order_ids'); CREATE EXTENSION snowflake_id});
+sql($node, q{CREATE TABLE orders (id bigint PRIMARY KEY, client int, step int); SELECT snowflake_create_generator('order_ids', 5); SELECT snowflake_set_default('orders', generator => 'order_ids');
+	CREATE SCHEMA snowflake; CREATE EXTENSION snowflake_id SCHEMA snowflake});
 
-# A query of an application, which runs before and after. Its path has the native functions first.
-my $query = q{SET search_path = public, snowflake_sql; SELECT count(*), bool_and(id BETWEEN snowflake_min_id(created_at, '%1$s') AND snowflake_max_id(created_at, '%1$s') AND created_at = snowflake_timestamp(id, '%1$s') AND worker_id = %2$s)
-	FROM orders, snowflake_decode(id, '%1$s') WHERE id & 1023 = %2$s};
+# A query of an application, the same before and after: how many of the rows with a worker ID it
+# finds, and whether it finds them right.
+sub query
+{
+	my ($worker, $path) = @_;
+	return sql($node, qq{SELECT count(*) FILTER (WHERE worker_id = $worker), bool_and(id BETWEEN snowflake_min_id(created_at, 'order_ids') AND snowflake_max_id(created_at, 'order_ids')
+			AND created_at = snowflake_timestamp(id, 'order_ids') AND created_at = snowflake_timestamp(id) AND worker_id = id & 1023)
+		FROM orders, snowflake_decode(id, 'order_ids')}, path => "public, $path");
+}
 my $values = "\\set step :step + 1\nINSERT INTO orders (client, step) VALUES (:client_id, :step);\n";
 # Runs clients while a function runs.
 sub during
 {
 	my ($what, $function) = @_;
-	sql($node, 'DELETE FROM orders WHERE false');
 	my $before = sql($node, 'SELECT count(*) FROM orders');
-	my $load = load($node, [ '-c', 4, '-j', 2, '-T', 4, '-D', 'step=0' ], $values, 1);
+	my $load = load($node, [ '-c', 4, '-j', 2, '-T', 2, '-R', 500, '-D', 'step=0' ], $values, 1);
 	my $stage = 0;
 	my $from = time;
 	ok(poll($load, sub { Time::HiRes::sleep(0.05); if (!$stage && time - $from >= 1) { $stage = 1; $function->(); } }), "$what: the load ends well") or diag(${ $load->{error} });
@@ -40,30 +46,33 @@ sub during
 }
 
 sql($node, 'INSERT INTO orders SELECT FROM generate_series(1, 100)') for 1 .. 3;
-my ($count, $fits) = split /\|/, sql($node, sprintf $query, 'order_ids', 5);
-is("$count $fits", '300 t', 'a query, before');
+is(query(5, 'snowflake_sql'), '300|t', 'a query, before');
 
 # The statements of the page.
-my @there = ([ 'all at once', q{
-	SELECT public.snowflake_create_generator('native_ids', layout => 'time:41 sequence:12 worker:10', epoch => '2025-01-01Z');
+during('to the native extension', sub { sql($node, q{
 	BEGIN;
 	LOCK TABLE orders;
-	SELECT public.snowflake_advance('native_ids', max(id)) FROM orders;
-	SELECT public.snowflake_set_default('orders', generator => 'native_ids');
-	COMMIT} ]);
-during('to the native extension', sub { sql($node, $there[0][1]); });
-is(sql($node, q{SELECT count(*) > 0, min(id) FILTER (WHERE id & 1023 = 7) > max(id) FILTER (WHERE id & 1023 = 5) FROM orders}), 't|t', 'IDs of the native generator are above all before');
-cmp_ok(sql($node, 'SELECT count(*) FROM orders WHERE id & 1023 = 7'), '>', 10, 'and they are there');
-like(sql($node, sprintf $query, 'native_ids', 7), qr/^\d{2,}\|t$/, 'the query, after, with the native generator');
-like(sql($node, sprintf $query =~ s/public, snowflake_sql/snowflake_sql/r, 'order_ids', 5), qr/^\d{3,}\|t$/, 'and of the old rows, as before');
+	ALTER SEQUENCE order_ids RENAME TO order_ids_sql;
+	SELECT snowflake_create_generator('order_ids', layout => 'time:41 sequence:12 worker:10', epoch => '2025-01-01Z');
+	SELECT snowflake_advance('order_ids', max(id)) FROM orders;
+	SELECT snowflake_set_default('orders', generator => 'order_ids');
+	COMMIT}, path => 'public, snowflake'); });
+is(sql($node, q{SELECT min(id) FILTER (WHERE id & 1023 = 7) > max(id) FILTER (WHERE id & 1023 = 5), count(*) - count(DISTINCT id) FROM orders}), 't|0', 'IDs of the native generator are above all before');
+my ($count, $fits) = split /\|/, query(7, 'snowflake');
+cmp_ok($count, '>', 10, 'rows have got IDs of the native generator');
+is($fits, 't', 'the query, after, with another path and no other change');
+cmp_ok((split /\|/, query(5, 'snowflake'))[0], '>=', 300, 'which finds the rows from before, too');
 
 during('back', sub { sql($node, q{
-	SELECT snowflake_sql.snowflake_create_generator('back_ids', 6);
 	BEGIN;
 	LOCK TABLE orders;
-	SELECT snowflake_sql.snowflake_advance('back_ids', max(id)) FROM orders;
-	SELECT snowflake_sql.snowflake_set_default('orders', generator => 'back_ids');
+	ALTER SEQUENCE order_ids RENAME TO order_ids_native;
+	SELECT snowflake_create_generator('order_ids', 6);
+	SELECT snowflake_advance('order_ids', max(id)) FROM orders;
+	SELECT snowflake_set_default('orders', generator => 'order_ids');
 	COMMIT}); });
+cmp_ok((split /\|/, query(6, 'snowflake_sql'))[0], '>', 10, 'rows have got IDs of the generator in SQL');
+is((split /\|/, query(7, 'snowflake_sql'))[1], 't', 'the query, with the first path');
 is(sql($node, q{SELECT min(id) FILTER (WHERE id & 1023 = 6) > max(id) FILTER (WHERE id & 1023 <> 6), count(*) - count(DISTINCT id) FROM orders}), 't|0', 'IDs are above all before, and no ID is there twice');
 $node->stop;
 done_testing();
