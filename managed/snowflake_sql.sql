@@ -24,8 +24,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 DO $$
 BEGIN
     IF current_setting('search_path') <> 'pg_catalog, pg_temp' THEN
-        RAISE EXCEPTION 'this file must run in one transaction'
-            USING ERRCODE = '25P01', HINT = 'Run: psql -1 -v ON_ERROR_STOP=1 -f snowflake_sql.sql';
+        RAISE EXCEPTION 'this file must run in one transaction' USING ERRCODE = '25P01', HINT = 'Run: psql -1 -v ON_ERROR_STOP=1 -f snowflake_sql.sql';
     END IF;
     CREATE SCHEMA snowflake_sql;
 END $$;
@@ -367,10 +366,9 @@ END $$;
 COMMENT ON FUNCTION snowflake_sql.snowflake_advance_all(interval) IS
     'moves all generators of the caller up to the clock, or this far ahead of it; returns how many could not be moved; null on a standby';
 
--- Part 3: who has no scheduler. An ID is late from 1 to 2 s on: the later it is, the likelier its
--- session moves the generator, so that of many sessions few try at once. After a failed try, the
--- session waits for about as many seconds as there are sessions that use the generator. So all of them
--- together try about once a second, and each try stops the others for 10 ms at most.
+-- Part 3: who has no scheduler. An ID is late from 1 to 2 s on. Of the sessions that find one, about
+-- one tries to move the generator; the others, and who has failed, wait for about as many seconds as
+-- there are sessions. So all together try about once a second, and each try stops them for 10 ms.
 
 CREATE FUNCTION snowflake_sql.fresh() RETURNS bigint
     LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL SAFE
@@ -384,15 +382,17 @@ DECLARE
     now_ms bigint := date_part('epoch', clock_timestamp()) * 1000;
     setting text := 'snowflake_sql.again_' || generator::oid;
     again bigint := coalesce(nullif(current_setting(setting, true), '')::bigint, 0);
+    users integer;
 BEGIN
     IF now_ms < again AND again < now_ms + 3600000 OR NOT pg_has_role((snowflake_sql.need(generator)).owner, 'USAGE') THEN
         RETURN drawn;
-    ELSIF snowflake_sql.move(generator, snowflake_sql.tick(clock_timestamp()) << 22, 10, true) IS NOT NULL THEN
-        RETURN nextval(generator);
     END IF;
-    PERFORM set_config(setting, (now_ms + (1000 * (0.5 + random()) * (SELECT count(DISTINCT l.virtualtransaction) FROM pg_locks AS l
-        WHERE l.locktype = 'relation' AND l.relation = generator))::bigint)::text, false);
-    RETURN drawn;
+    SELECT count(DISTINCT l.virtualtransaction) INTO users FROM pg_locks AS l WHERE l.locktype = 'relation' AND l.relation = generator;
+    again := CASE WHEN again > 0 OR random() * users < 1 THEN
+        snowflake_sql.move(generator, snowflake_sql.tick(clock_timestamp()) << 22, 10, true) END;
+    -- Who has moved it once goes on.
+    PERFORM set_config(setting, CASE WHEN again > 0 THEN '1' ELSE (now_ms + (2000 * random() * users)::bigint)::text END, false);
+    RETURN CASE WHEN again > 0 THEN nextval(generator) ELSE drawn END;
 END $$;
 COMMENT ON FUNCTION snowflake_sql.next_of_late(regclass) IS
     'internal: moves a generator that is late, if the caller owns it, and returns the next ID; else the ID that was drawn';
@@ -473,7 +473,6 @@ COMMENT ON VIEW snowflake_sql.snowflake_generators IS
 
 -- Part 5: tables. Code of a table's owner, as in the condition of an index, can run as who reads the
 -- table. So a superuser has to become the owner first.
-
 CREATE FUNCTION snowflake_sql.key_column(relation regclass, column_name name, as_owner boolean) RETURNS name
     LANGUAGE plpgsql STABLE CALLED ON NULL INPUT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -528,7 +527,7 @@ DECLARE
     greatest_value bigint;
     new_default text := format('%s(%L::regclass)', CASE WHEN self_moving THEN 'snowflake_sql.snowflake_nextval' ELSE 'nextval' END, it.name);
 BEGIN
-    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relation);
+    EXECUTE format('LOCK TABLE %s', relation);
     SELECT a.attidentity <> '' AS is_identity, pg_get_expr(d.adbin, d.adrelid) AS expression,
         (SELECT c.oid::regclass::text FROM pg_depend AS p JOIN pg_class AS c ON c.oid = p.objid AND c.relkind = 'S' AND c.oid <> generator
          WHERE p.classid = 'pg_class'::regclass AND p.refclassid = p.classid AND p.refobjid = relation

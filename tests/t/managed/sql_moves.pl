@@ -190,11 +190,10 @@ my %repeats;
 for my $call ('as_instagram()', 'by_setval()')
 {
 	sql($node, 'TRUNCATE ids');
-	connect_again();
 	my $load = load($node, [ '-c', 8, '-j', 4, '-D', 'run=0', '-D', 'step=0', '-T', $length ], sprintf($rows, $call), 1, sprintf($single, $call), 1);
-	poll($load, \&happen);
-	$holder->query('COMMIT') if $held_until;
-	$_->quit for $control, $holder;
+	# Of all that happens, the clock alone is enough for these.
+	my $back = 0;
+	poll($load, sub { sleep 0.3; set_clock($node, $back = $back ? 0 : -1); });
 	set_clock($node, 0);
 	my ($of, $other) = split /\|/, sql($node, q{SELECT count(*), count(DISTINCT id) FROM ids});
 	$repeats{$call} = $of - $other;
