@@ -150,6 +150,18 @@ is($second, $first + 1024, 'and returns an ID after it');
 is(value_of($node, 'g', q{problem, late < '2 s'}), '|t', 'all is well again');
 set_clock($node, 0);
 
+# While a move waits for the lock, another sequence takes the name: the lock is on that one then.
+$holder->query_safe(q{BEGIN; SELECT nextval('g'); ALTER SEQUENCE g RENAME TO renamed; CREATE SEQUENCE g});
+my $waiting = session($node, 'dbo', 'shop');
+send_to($waiting, q{SELECT snowflake_sql.snowflake_advance('public.g', now() + interval '1 min')});
+wait_for_lock($node, '%advance%');
+$holder->query_safe('COMMIT');
+my ($state, $text) = answer_in($waiting);
+is($state, 55000, 'another sequence has taken the name: no move') or diag($text);
+like($text, qr/another sequence has taken the name/, 'and the error says so');
+$waiting->quit;
+sql($node, 'DROP SEQUENCE g; ALTER SEQUENCE renamed RENAME TO g');
+
 # --- What others do to the sequence ---------------------------------------------------------
 sub broken
 {
