@@ -56,6 +56,8 @@ pub enum EtcdError {
     /// The registry has nothing under the prefix.
     NoRegistry,
     NoPool,
+    /// Nothing is under the prefix, and the server that asks remembers a registry there.
+    Emptied,
     PoolExists,
     /// The pool would have the same worker IDs as this one.
     Overlaps(String),
@@ -185,7 +187,9 @@ impl EtcdRegistry {
         }
     }
 
-    /// Answers a request of a server, which makes the registry if it is the first one.
+    /// Answers a request of a server, which makes the registry if it is the first one, and
+    /// remembers none. What it remembers is lost if there is nothing, or its URL leads to another
+    /// etcd; the leases of its registry may still be in force.
     pub fn ask(
         &mut self,
         pool: &str,
@@ -195,7 +199,7 @@ impl EtcdRegistry {
         self.try_members(until, |host, until| {
             match host.attempt(pool, request, until) {
                 Err(AttemptError::Ended(EtcdError::NoPool)) => {
-                    host.make_first(pool, until)?;
+                    host.make_first(pool, request.memory.is_some(), until)?;
                     host.attempt(pool, request, until)
                 }
                 done => done,
@@ -205,11 +209,19 @@ impl EtcdRegistry {
 
     /// Makes the registry if the prefix has no key; fails if it has, or if the settings leave
     /// that to an administrator: see [`etcd::first`].
-    fn make_first(&mut self, pool: &str, until: Instant) -> Result<(), AttemptError> {
+    fn make_first(
+        &mut self,
+        pool: &str,
+        is_remembered: bool,
+        until: Instant,
+    ) -> Result<(), AttemptError> {
         let all = self.key("/");
         let (begin, end) = (encoded(&all), encoded(&end_of(&all)));
         let any = json!({ "key": begin, "range_end": end, "limit": "1" });
         let reading = self.read_ranges(vec![any], until)?;
+        if is_remembered && reading.entries.is_empty() {
+            return Err(EtcdError::Emptied.into());
+        }
         let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
         let is_default = self.gateway.url.has_default_prefix();
         let first = etcd::first(pool, is_default, &reading.etcd_input, key);
