@@ -69,12 +69,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::cluster_horizon::{Server, Servers};
-use super::registry::{self, Rows};
+use super::cluster_horizon::{Reports, Server, Servers};
+use super::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use super::seal::SealKey;
 use super::state::{DAY, RegistryInput, State};
 use super::{
-    Answer, Ask, Cause, Nonce, Origin, Pool, RegistryMillis, Reply, Request, Row, ServerKey,
+    Answer, Ask, Cause, Nonce, Origin, Pool, RegistryMillis, Reply, Request, Role, Row, ServerKey,
 };
 
 /// The pool of servers whose settings name no other one.
@@ -127,6 +127,7 @@ pub struct Renewal {
     pub number: u64,
     pub clock: UnixMillis,
     pub bound: UnixMillis,
+    pub heard: RegistryMillis,
     pub leased_until: RegistryMillis,
     pub era: u64,
     /// [`Server::until`]; `None` if the renewal does not change the server.
@@ -145,6 +146,7 @@ impl Renewal {
             number: row.number,
             clock: row.clock,
             bound: row.bound,
+            heard: row.heard,
             leased_until: row.leased_until,
             era: row.era,
             until: server.map(|server| server.until),
@@ -161,6 +163,7 @@ impl Renewal {
             number: self.number,
             clock: self.clock,
             bound: self.bound,
+            heard: self.heard,
             leased_until: self.leased_until,
             era: self.era,
             ..row
@@ -295,7 +298,7 @@ pub fn first(
     }
     let input = etcd_input.registry_input(None);
     let mut state = State::new(&input, key);
-    state.lose(Cause::New, &input);
+    state.lose(Cause::New, &input, Some(input.now));
     let pool = StoredPool {
         namespace: "default".to_string(),
         pool: Pool::default_at(input.now),
@@ -318,12 +321,16 @@ pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
 pub struct EtcdRows {
     /// The rows of the pool's namespace.
     pub rows: Vec<Row>,
+    /// All rows and servers were read.
+    pub is_all: bool,
     /// The rows of other namespaces.
     pub elsewhere: Vec<Row>,
     /// The worker IDs of the pool's namespace whose keys have not gone.
     pub live: BTreeSet<WorkerId>,
     /// The servers of the registry.
     pub servers: Vec<StoredServer>,
+    /// What is kept of what a system has reached, by its identifier.
+    pub reached: BTreeMap<u64, UnixMillis>,
 }
 
 /// What follows from a request: all of it is to be stored before the reply counts.
@@ -339,6 +346,8 @@ pub struct Outcome {
     pub renewal: Option<Renewal>,
     /// A server whose report lies in the renewal that goes when the row is written.
     pub kept: Option<StoredServer>,
+    /// What a system has reached whose row is another one's now.
+    pub reached: Option<(u64, UnixMillis)>,
 }
 
 impl Outcome {
@@ -383,7 +392,7 @@ pub fn answer(
         answered = run(None);
     }
     let (state, reply, changes) = answered;
-    let is_changed = state != stored.state;
+    let is_changed = changes.state;
     let is_grant = matches!(reply.answer, Answer::Granted(_));
     let server = changes.server.map(|(identity, server)| {
         let server = server.map(|server| {
@@ -425,6 +434,7 @@ pub fn answer(
         server,
         renewal,
         kept,
+        reached: changes.reached,
     }
 }
 
@@ -448,7 +458,7 @@ pub fn holding(servers: &[StoredServer]) -> Option<&StoredServer> {
 /// What becomes of the key of a worker ID when its row is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtcdKey {
-    /// The key lasts for a lease and a hold from now on.
+    /// The key lasts for the patience and a hold from now on.
     Lasts,
     /// The key goes with the lease.
     Goes,
@@ -477,7 +487,7 @@ fn seen(row: &Row, is_live: bool, pool: &Pool, now: RegistryMillis, era: Option<
         if Some(row.era) == era {
             row.leased_until = row.leased_until.max(now);
         }
-        row.leased_until = row.leased_until.min(now.plus(pool.lease));
+        row.leased_until = row.leased_until.min(now.plus(pool.patience()));
     } else {
         let free = now.plus(Millis::ZERO.minus(pool.hold));
         row.leased_until = row.leased_until.min(free);
@@ -490,7 +500,9 @@ pub struct Table<'a> {
     pool: &'a Pool,
     rows: BTreeMap<WorkerId, Row>,
     elsewhere: &'a [Row],
+    is_all: bool,
     servers: &'a [StoredServer],
+    reached: &'a BTreeMap<u64, UnixMillis>,
 }
 
 impl<'a> Table<'a> {
@@ -505,7 +517,9 @@ impl<'a> Table<'a> {
             pool,
             rows: rows.collect(),
             elsewhere: &found.elsewhere,
+            is_all: found.is_all,
             servers: &found.servers,
+            reached: &found.reached,
         }
     }
 
@@ -515,6 +529,15 @@ impl<'a> Table<'a> {
         self.own()
             .filter(|row| !row.released && row.leased_until.plus(self.pool.hold) > now)
             .max_by_key(|row| row.leased_until)
+    }
+
+    fn free(&self, free: &Free) -> impl Iterator<Item = &Row> {
+        self.ordinary().filter(|row| free.has(row))
+    }
+
+    fn ordinary(&self) -> impl Iterator<Item = &Row> {
+        let rows = self.own();
+        rows.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker))
     }
 
     /// The rows of the pool's range; others are those of pools that were dropped.
@@ -532,9 +555,17 @@ impl Servers for Table<'_> {
         found.cloned()
     }
 
-    fn servers(&mut self) -> Vec<Server> {
-        let servers = self.servers.iter();
-        servers.map(|stored| stored.server.clone()).collect()
+    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
+        let servers = self.servers.iter().map(|stored| &stored.server);
+        Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
+    }
+
+    fn count(&mut self, role: &Role) -> (usize, usize) {
+        let servers = self.servers.iter().map(|stored| &stored.server);
+        let counting = servers.filter(|server| server.dropped.is_none());
+        let of_role = counting.clone();
+        let of_role = of_role.filter(|server| server.holder.identity.role == *role);
+        (of_role.count(), counting.count())
     }
 }
 
@@ -543,11 +574,9 @@ impl Rows for Table<'_> {
         self.rows.get(&worker).cloned()
     }
 
-    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
-        let held = self.own();
-        let held = held.filter(|row| row.holder.identity == *identity);
-        held.max_by_key(|row| (row.since, row.holder.started))
-            .cloned()
+    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row> {
+        let held = self.own().filter(|row| row.holder.identity == *identity);
+        held.cloned().collect()
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
@@ -556,24 +585,43 @@ impl Rows for Table<'_> {
         ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
     }
 
-    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
-        let free = self.own();
-        let free = free.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker));
-        let free = free.filter(|row| row.released || row.leased_until <= expired);
-        let free = free.filter(|row| row.bound <= bound);
-        free.min_by_key(|row| row.leased_until).cloned()
+    fn longest_free(&mut self, free: &Free) -> Option<Row> {
+        self.free(free).min_by_key(|row| row.leased_until).cloned()
     }
 
-    fn clamp(&mut self, latest: RegistryMillis) {
-        // Not a change: each reader sees it so.
-        for row in self.rows.values_mut() {
-            row.leased_until = row.leased_until.min(latest);
-        }
+    fn least_bound(&mut self, free: &Free) -> Option<Row> {
+        self.free(free).min_by_key(|row| row.bound).cloned()
+    }
+
+    fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let granted = number(self.ordinary().count());
+        let unused = self.pool.ordinary().saturating_sub(granted);
+        let unused = if with_unused { unused } else { 0 };
+        number(self.free(free).count()).saturating_add(unused)
+    }
+
+    fn latest_heard(&mut self) -> Option<RegistryMillis> {
+        let is_all = self.is_all;
+        let rows = self.rows.values().chain(self.elsewhere);
+        rows.map(|row| row.heard).max().filter(|_| is_all)
+    }
+
+    fn is_later(&mut self, _: RegistryMillis) -> bool {
+        false
+    }
+
+    fn clamp(&mut self, _: RegistryMillis) {}
+
+    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers {
+        let rows = self.rows.values().chain(self.elsewhere);
+        vouchers_of(rows, asker, now)
     }
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
         let rows = self.rows.values().chain(self.elsewhere);
         let rows = rows.filter(|row| row.holder.identity.system == system);
-        rows.map(|row| row.bound).max()
+        let kept = self.reached.get(&system).copied();
+        rows.map(|row| row.bound).max().max(kept)
     }
 }

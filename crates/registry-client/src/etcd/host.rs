@@ -9,6 +9,7 @@
 //! | `/renewals/NAMESPACE/ID` | [`Renewal`]: what the latest renewal has changed of row and server | when the row is written |
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
 //! | `/servers/IDENTITY` | [`StoredServer`] | when the server no longer counts |
+//! | `/reached/SYSTEM` | an instant that servers with this system identifier have reached under a worker ID that others have now | when a later one is written and it has passed |
 //!
 //! Each transaction compares the state: what writes it excludes all that was answered at the same
 //! time. Grants do; renewals do not, and each compares its own row: see [`etcd`]. What finds
@@ -29,6 +30,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::gateway::{Gateway, GatewayError, NOT_FOUND, decoded, encoded, number};
@@ -72,6 +74,12 @@ pub enum EtcdError {
     Unreadable(String),
     /// What is stored has another format.
     Format(u64),
+}
+
+/// What a system has reached.
+#[derive(Serialize, Deserialize)]
+struct Reached {
+    instant: UnixMillis,
 }
 
 /// Why an attempt has failed.
@@ -566,6 +574,9 @@ impl EtcdRegistry {
         {
             self.change_server(&mut change, *identity, server.as_ref());
         }
+        if let Some(reached) = outcome.reached {
+            self.change_reached(&mut change, &read, reached);
+        }
         let stored = outcome
             .state
             .map(|state| read.reading.etcd_input.stored(state));
@@ -580,6 +591,25 @@ impl EtcdRegistry {
             self.spare = None;
         }
         Ok(outcome.reply)
+    }
+
+    /// Keeps what a system has reached, and of others only what lies ahead still. The state is
+    /// written with it, which guards them.
+    fn change_reached(
+        &self,
+        change: &mut EtcdChange,
+        read: &EtcdRead,
+        (system, instant): (u64, UnixMillis),
+    ) {
+        let key = |system: &u64| self.key(&format!("/reached/{system}"));
+        let known = read.found.reached.get(&system).copied();
+        let instant = known.map_or(instant, |known| known.max(instant));
+        change.put(&key(&system), &wire::encode(&Reached { instant }), 0);
+        let now = read.reading.etcd_input.now.as_nodes_clock();
+        let kept = read.found.reached.iter();
+        for (other, _) in kept.filter(|(other, instant)| **other != system && **instant <= now) {
+            change.delete(&key(other));
+        }
     }
 
     /// What becomes of the key that goes with a lease of etcd. Returns whether it is to last.
@@ -610,7 +640,7 @@ impl EtcdRegistry {
                 };
                 if !lasts {
                     let pool = &read.pool.pool;
-                    let hold = u64::try_from(pool.lease.plus(pool.hold).get());
+                    let hold = u64::try_from(pool.patience().plus(pool.hold).get());
                     let seconds = hold.unwrap_or_default().div_ceil(1000);
                     change.put(&key, &token, self.grant_lease(seconds, until)?);
                 }
@@ -651,8 +681,8 @@ impl EtcdRegistry {
         };
         let place = |kind: &str| self.key(&format!("/{kind}/{namespace}/"));
         let (rows, leases) = (place("workers"), place("leases"));
-        let all = ["/workers/", "/renewals/", "/servers/"].map(|part| self.key(part));
-        let [all_rows, renewals, servers] = all.each_ref().map(String::as_str);
+        let all = ["/workers/", "/renewals/", "/servers/", "/reached/"].map(|part| self.key(part));
+        let [all_rows, renewals, servers, reached] = all.each_ref().map(String::as_str);
         let reading = match own {
             Some((worker, identity)) => {
                 let kinds = ["workers", "renewals", "leases"];
@@ -662,7 +692,7 @@ impl EtcdRegistry {
                 self.read(&keys, &[], until)?
             }
             None => {
-                let parts = [all_rows, renewals, leases.as_str(), servers];
+                let parts = [all_rows, renewals, leases.as_str(), servers, reached];
                 self.read(&[&state, &pool_key], &parts, until)?
             }
         };
@@ -677,8 +707,17 @@ impl EtcdRegistry {
         let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
         let mut found = EtcdRows {
             servers: servers_of(&reading, servers, renewals)?,
+            is_all: own.is_none(),
             ..EtcdRows::default()
         };
+        for (system, entry) in reading.below(reached) {
+            let Ok(system) = system.parse() else {
+                let why = "a key has no system identifier".to_string();
+                return Err(EtcdError::Unreadable(why).into());
+            };
+            let Reached { instant } = parsed(&entry.value)?;
+            found.reached.insert(system, instant);
+        }
         for (place, entry) in reading.below(all_rows) {
             let is_here = format!("{all_rows}{place}").starts_with(&rows);
             let into = if is_here {
