@@ -20,6 +20,8 @@ GRANT SELECT ON
     _snowflake.defaults, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
 TO PUBLIC;
 GRANT SELECT ON _snowflake.leased, snowflake_cluster_servers, snowflake_pools, snowflake_workers TO pg_monitor;
+-- It has the server connect to its registry.
+GRANT EXECUTE ON FUNCTION snowflake_check_registry(), _snowflake.ask_registry() TO pg_monitor;
 
 -- IDs of generators: the C functions ask for USAGE or UPDATE on the sequence.
 GRANT EXECUTE ON FUNCTION

@@ -24,7 +24,7 @@ mod place;
 mod pools;
 mod servers;
 
-pub use place::{Place, read_elsewhere, read_here};
+pub use place::{Place, ask_hosts, read_elsewhere, read_here};
 pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
 pub use servers::{drop_server, horizon};
 

@@ -222,6 +222,7 @@ END
 my %function_grants;
 $function_grants{$_} = 'PUBLIC:EXECUTE' for @public, @convert, map { "_snowflake.$_" } @public_internal;
 $function_grants{$_} = '' for @nobody;
+$function_grants{$_} = 'pg_monitor:EXECUTE' for '_snowflake.ask_registry()', 'snowflake_check_registry()';
 
 my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
