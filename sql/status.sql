@@ -8,7 +8,7 @@
 -- give what this server asks for, and by how much the wall clock has jumped too far.
 CREATE FUNCTION _snowflake.loaded(
     OUT version text, OUT is_loaded boolean, OUT keeper_runs boolean,
-    OUT failing_since timestamptz, OUT failure text, OUT remedy text, OUT jumped interval)
+    OUT failing_since timestamptz, OUT failure text, OUT is_unreachable boolean, OUT remedy text, OUT jumped interval)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
 -- The names in these three are bound when they are made, under a path that holds no object of others.
@@ -61,8 +61,12 @@ DECLARE
     -- a generator that is ahead of the clock reaches the bound sooner, at half the clock's speed.
     ahead interval;
     remaining interval;
-    -- IDs are issued, though the lease may be failing.
+    -- IDs are issued, though the lease may be failing. That is urgent in its last minute.
     has_time boolean;
+    is_failing boolean;
+    is_urgent boolean;
+    is_unclaimed boolean;
+    trouble text;
 BEGIN
     SELECT l.* INTO library FROM _snowflake.loaded() AS l;
     IF NOT library.is_loaded THEN
@@ -77,6 +81,12 @@ BEGIN
     SELECT least(ahead, min(2 * (ahead - g.ahead_by))) INTO remaining
     FROM _snowflake.generators() AS g WHERE NOT is_standby AND g.on_rollback <> 'next_worker';
     has_time := worker.worker_id IS NOT NULL AND coalesce(remaining > '0', true);
+    is_failing := NOT library.keeper_runs OR library.failing_since IS NOT NULL;
+    is_urgent := NOT has_time OR is_failing AND coalesce(remaining < '1 minute', false);
+    -- The number of the settings, which the registry has not granted.
+    is_unclaimed := worker.worker_id IS NOT NULL AND worker.pool IS NOT NULL AND worker.bound IS NULL;
+    trouble := format('The registry has %s %s', CASE WHEN library.is_unreachable THEN 'been unreachable' ELSE 'granted nothing' END,
+        _snowflake.since(library.failing_since));
     IF worker.source IN ('setting', 'hostname', 'env') THEN
         asked := '';
     END IF;
@@ -104,8 +114,10 @@ BEGIN
             WHEN worker.worker_id IS NOT NULL THEN format('has worker ID %s.', worker.worker_id) END) AS s (future)
         WHERE is_standby
         UNION ALL
-        SELECT 2, CASE WHEN worker.worker_id IS NULL THEN 'critical' WHEN asked <> '' THEN 'warning' ELSE 'ok' END, 'worker ID',
-            CASE WHEN worker.worker_id IS NOT NULL THEN format('%s, %s.', worker.worker_id, CASE
+        SELECT 2, CASE WHEN worker.worker_id IS NULL THEN 'critical' WHEN asked <> '' OR is_unclaimed THEN 'warning' ELSE 'ok' END, 'worker ID',
+            CASE WHEN is_unclaimed THEN format('%s, set on this server, and not granted by the registry from pool "%s". '
+                    'From its next restart on, the server issues no IDs before it is.', worker.worker_id, worker.pool)
+                WHEN worker.worker_id IS NOT NULL THEN format('%s, %s.', worker.worker_id, CASE
                     WHEN worker.source = 'registry' THEN format('leased from pool "%s" of the registry', worker.pool)
                     WHEN worker.pool IS NOT NULL THEN format('set on this server, and claimed in pool "%s" of the registry', worker.pool)
                     ELSE 'set on this server' END)
@@ -114,28 +126,28 @@ BEGIN
                 ELSE 'This server issues no IDs: it has no worker ID.' END
                 || CASE WHEN asked <> '' THEN format(' Setting snowflake_id.worker_id is "%s", which gives no number.', asked) ELSE '' END,
             CASE WHEN asked <> '' THEN 'The log of the server''s start says why. Correct snowflake_id.worker_id, and restart the server.'
-                WHEN worker.worker_id IS NOT NULL THEN NULL
+                WHEN worker.worker_id IS NOT NULL AND NOT is_unclaimed THEN NULL
                 WHEN worker.pool IS NOT NULL THEN 'Do what the row "registry" says.'
                 ELSE 'Set snowflake_id.worker_id to a number that no other server has, and restart the server. '
                     'Or set snowflake_id.registry, and reload; if it is set, the server log says why it was refused.' END
         WHERE NOT is_standby
         UNION ALL
-        SELECT 3, CASE WHEN NOT has_time THEN 'critical' WHEN library.failing_since IS NOT NULL THEN 'warning' ELSE 'ok' END, 'lease',
+        SELECT 3, CASE WHEN is_urgent THEN 'critical' WHEN is_failing THEN 'warning' ELSE 'ok' END, 'lease',
             CASE WHEN has_time AND remaining < '1 s' THEN
                     'If the registry does not answer, no more IDs are issued. The lease is new: '
                     'this time grows to that of the lease within as long.'
-                WHEN has_time THEN format('If the registry does not answer, IDs are issued until %s, which is in %s.',
+                WHEN has_time THEN format('%s until %s, which is in %s.', CASE WHEN library.failing_since IS NULL
+                        THEN 'If the registry does not answer, IDs are issued' ELSE trouble || '. IDs continue' END,
                     date_trunc('second', clock_timestamp() + remaining), _snowflake.lasting(remaining))
                 WHEN ahead > '0' THEN format('No IDs are issued: the lease covers IDs of times before %s, '
                     'and the next ones are ahead of the clock.', date_trunc('second', worker.bound))
                 ELSE format('The lease could not be renewed, and no IDs are issued %s.', _snowflake.since(worker.bound)) END,
-            CASE WHEN NOT has_time OR library.failing_since IS NOT NULL THEN 'Do what the row "registry" says.' END
+            CASE WHEN is_urgent OR is_failing THEN 'Do what the row "registry" says.' END
         WHERE worker.bound IS NOT NULL AND NOT is_standby
         UNION ALL
-        SELECT 4, CASE WHEN r.is_fine THEN 'ok' WHEN has_time THEN 'warning' ELSE 'critical' END, 'registry',
+        SELECT 4, CASE WHEN r.is_fine THEN 'ok' WHEN is_urgent THEN 'critical' ELSE 'warning' END, 'registry',
             CASE WHEN NOT library.keeper_runs THEN 'The keeper does not run, the background worker that asks the registry.'
-                WHEN library.failing_since IS NOT NULL THEN format('The registry has granted nothing %s: %s',
-                    _snowflake.since(library.failing_since), library.failure)
+                WHEN library.failing_since IS NOT NULL THEN trouble || ': ' || library.failure
                 WHEN worker.last_contact IS NULL THEN 'The registry has not answered yet.'
                 ELSE format('The registry answered %s ago.', _snowflake.lasting(clock_timestamp() - worker.last_contact)) END,
             CASE WHEN NOT library.keeper_runs

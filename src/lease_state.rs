@@ -234,8 +234,8 @@ pub struct ShownFailure {
     pub began: BootNanos,
     /// The fixed worker ID, if another server holds it.
     pub held: Option<WorkerId>,
-    /// The registry says so itself. Other texts may tell its address.
-    pub is_refusal: bool,
+    /// The registry cannot be asked. The text may tell its address.
+    pub is_unreachable: bool,
     /// A sentence, or several.
     pub text: Short<600>,
     /// What helps: the same, or nothing.

@@ -56,7 +56,11 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
 /// What is in the way, for a caller, and since when.
 pub fn failure(obstacle: &ShownFailure) -> String {
     let (since, why) = (display(obstacle.since), seen_by_caller(obstacle));
-    format!("There is trouble since {since}: {why}")
+    let what = match obstacle.is_unreachable {
+        true => "The registry has been unreachable",
+        false => "There is trouble",
+    };
+    format!("{what} since {since}: {why}")
 }
 
 /// What is in the way, for a caller: the address of the registry is for those who see it
@@ -65,7 +69,7 @@ pub fn seen_by_caller(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    if obstacle.is_refusal || sees_all {
+    if sees_all || !obstacle.is_unreachable {
         return obstacle.text.get();
     }
     "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
@@ -260,13 +264,15 @@ impl LeaseTexts {
 
     /// The registry refuses, or cannot be reached. `right` is what remains, and `holds` says
     /// that it is not lost. `unclaimed` is the fixed worker ID under which the server
-    /// continues to issue meanwhile.
+    /// continues to issue meanwhile. The log has this line at the first failure, and says how
+    /// much time there is.
     pub fn troubled(
         &self,
         (right, holds): (Option<&HeldLease>, bool),
         fixed: Option<WorkerId>,
         unclaimed: Option<WorkerId>,
         failure: &LeaseFailure,
+        now: UnixMillis,
     ) -> Error {
         let pool = &self.pool;
         let what = match (right.filter(|_| holds), fixed) {
@@ -278,19 +284,18 @@ impl LeaseTexts {
             (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
         };
         let lasts = match (right, unclaimed) {
-            (Some(right), _) => format!(
-                " IDs of times before {} are issued, and none then until that is solved.",
-                display(right.not_after)
+            (Some(right), _) if right.not_after > now => format!(
+                " IDs continue until {}, which is in {}; those of a generator that leads the \
+                 clock stop sooner.",
+                display(right.not_after),
+                rounded(right.not_after.since(now))
             ),
             (None, Some(worker)) => format!(
-                " IDs are issued under worker ID {} as without a registry. {}",
+                " IDs are issued under worker ID {} as without a registry; from the next restart \
+                 on, none are issued until that is solved.",
                 worker.get(),
-                match failure.why {
-                    LeaseError::Refused(_) => "After the next restart, none are.",
-                    _ => "The registry is asked again.",
-                }
             ),
-            (None, None) => " No IDs are issued until that is solved.".to_string(),
+            _ => " No IDs are issued until that is solved.".to_string(),
         };
         warned(what + &self.named("for"))
             .detail(format!(

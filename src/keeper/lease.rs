@@ -310,7 +310,10 @@ impl Lease {
             (Change::Failed(failure), _) => {
                 let right = self.node.right();
                 let right = (right.as_ref(), false);
-                self.texts.troubled(right, None, None, &failure).warning();
+                let texts = &self.texts;
+                texts
+                    .troubled(right, None, None, &failure, now.clock)
+                    .warning();
             }
             _ => {}
         }
@@ -429,7 +432,8 @@ impl Lease {
             Change::Failed(failure) => {
                 let fixed = guc::worker_id().filter(|_| self.generator.is_none());
                 let right = (right, self.node.holds());
-                texts.troubled(right, fixed, unclaimed, failure).warning();
+                let warning = texts.troubled(right, fixed, unclaimed, failure, now);
+                warning.warning();
             }
             Change::Copied => texts.copied().warning(),
         }
@@ -621,7 +625,7 @@ fn obstacle_of(failure: &LeaseFailure, now: Reading) -> ShownFailure {
             LeaseError::Refused(RegistryError::Held { worker, .. }) => Some(*worker),
             _ => None,
         },
-        is_refusal: matches!(failure.why, LeaseError::Refused(_)),
+        is_unreachable: matches!(failure.why, LeaseError::Unreachable(_)),
         text: Short::new(&reason(&failure.why)),
         remedy: Short::new(remedy(&failure.why)),
     }

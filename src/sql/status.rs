@@ -36,6 +36,7 @@ c_function!(snowflake_internal_library, |call| {
         failure
             .as_ref()
             .map(|it| DatabaseText(error::keeper::seen_by_caller(it))),
+        failure.as_ref().map(|it| it.is_unreachable),
         failure.map(|it| DatabaseText(it.remedy.get())),
         jumped.filter(|by| *by > limit).map(time::interval),
     ]))
