@@ -23,7 +23,7 @@ BEGIN ATOMIC
         FROM asked AS a WHERE a.stored IS NOT NULL ORDER BY a.is_standby, a.number LIMIT 1),
     pool AS (
         SELECT b.fixed, b.stored #>> '{state,loss,cause}' AS cause, p.*, p.leased + p.free AS size,
-            greatest(2 * p.leased + 1, ceil(p.leased * 8 / 3.0))::bigint AS wanted
+            _snowflake.wanted_size(p.leased) AS wanted
         FROM best AS b
         CROSS JOIN LATERAL jsonb_array_elements(b.stored -> 'pools') AS s (pool)
         CROSS JOIN LATERAL _snowflake.pool(s.pool, b.stored -> 'state', b.now, (

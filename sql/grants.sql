@@ -75,7 +75,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.loaded, _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers,
     _snowflake.own_worker, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.presets, _snowflake.ranges,
     _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.server,
-    _snowflake.set_default, _snowflake.since, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator,
-    _snowflake.undistribute, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint), _snowflake.worker_of(bigint, regclass),
+    _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator,
+    _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint), _snowflake.worker_of(bigint, regclass),
     _snowflake.worker_of_as, _snowflake.workers
 TO PUBLIC;

@@ -11,7 +11,7 @@ CREATE FUNCTION _snowflake.loaded(
     OUT failing_since timestamptz, OUT failure text, OUT is_unreachable boolean, OUT remedy text, OUT jumped interval)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
--- The names in these three are bound when they are made, under a path that holds no object of others.
+-- The names in these are bound when they are made, under a path that holds no object of others.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- A duration in words.
@@ -40,6 +40,16 @@ CREATE FUNCTION _snowflake.long_holders()
 BEGIN ATOMIC
     SELECT h.generator::text, h.since, h.pid, h.gid, h.usename::text, h.state
     FROM @extschema@.snowflake_horizon_holders AS h WHERE h.held_for > interval '5 minutes';
+END;
+
+-- The pools of the registry in this database that are too small for their servers: 2 worker IDs
+-- for each, and a quarter of the pool besides. VOLATILE, so that who may not read them can avoid it.
+CREATE FUNCTION _snowflake.small_pools() RETURNS TABLE (pool text, leased bigint, size bigint, wanted bigint)
+    LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 1
+BEGIN ATOMIC
+    SELECT p.pool, p.leased, p.leased + p.free, w.wanted
+    FROM @extschema@.snowflake_pools AS p CROSS JOIN LATERAL _snowflake.wanted_size(p.leased) AS w (wanted)
+    WHERE p.leased + p.free < w.wanted AND EXISTS (SELECT FROM _snowflake.leased AS l WHERE l.worker_ids IS NOT NULL);
 END;
 
 SET LOCAL search_path = @extschema@, pg_temp;
@@ -202,10 +212,15 @@ BEGIN
                 h.usename, coalesce(', ' || h.state, '')),
             CASE WHEN h.pid IS NULL THEN format('End it: COMMIT PREPARED %L, or ROLLBACK PREPARED %L.', h.gid, h.gid)
                 ELSE format('End its transaction, if need be by SELECT pg_terminate_backend(%s).', h.pid) END
-        FROM _snowflake.long_holders() AS h)
+        FROM _snowflake.long_holders() AS h
+        UNION ALL
+        SELECT 12, 'warning', 'pool', format('Pool "%s" of the registry in this database has %s worker IDs, %s of which servers have: '
+                'after crashes, a server may get one that leads its clock, or none.', p.pool, p.size, p.leased),
+            format('Use a larger pool: of %s worker IDs or more for so many servers.', p.wanted)
+        FROM _snowflake.small_pools() AS p WHERE has_table_privilege('_snowflake.leased', 'SELECT'))
     SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
         THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', 'registry', 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
-            NULL, 'horizon'])[f.place] END END
+            NULL, 'horizon', 'few-worker-ids'])[f.place] END END
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END

@@ -135,6 +135,11 @@ for my $free (1, 0)
 	my $wanted = $taken == 1 ? 3 : 6;
 	my $pool = qr/Pool "few" has 2 worker IDs, $taken of which servers have\./;
 	my $enough = qr/\|Use a larger pool: of $wanted worker IDs or more/;
+	my @status = split /\n/, $registry->safe_psql('postgres', q{SELECT concat_ws('|', state, item, detail, hint, see) FROM snowflake_status() WHERE item = 'pool'});
+	is(scalar @status, 1, 'status of the registry: one row, of this pool');
+	like($status[0], qr/^warning\|pool\|Pool "few" of the registry in this database has 2 worker IDs, $taken of which servers have: .*$enough.*\|docs\/operations\.md#few-worker-ids$/, 'which one');
+	is($registry->safe_psql('postgres', q{SELECT count(*) FROM snowflake_status() WHERE item = 'pool'}, extra_params => [ '-U', 'reader' ]), 0, 'a role that may not read the pools gets no row, and no error');
+	is($server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_status() WHERE item = 'pool'}), 0, 'nor does a server connect to the registry for it');
 	rows($server, "$free is free", qr/^warning\|pool\|$pool .*$enough/, $serves);
 	with("$free is free for a standby", { 'snowflake_id.worker_id' => '' }, $free
 		? qr/^warning\|pool\|$pool A server that crashes can then lead its clock by up to the lease, 20 seconds\.$enough/
