@@ -11,7 +11,9 @@ use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::contender::Contender;
 use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, LeaseError, LeaseFailure};
-use snowflake_core::lease::{Cause, Fence, Named, RegistryError, RegistryMillis};
+use snowflake_core::lease::{
+    Cause, Fence, FloorCause, Named, RegistryError, RegistryMillis, Terms,
+};
 
 /// There is no background worker.
 pub fn not_running() -> String {
@@ -56,7 +58,11 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
 /// What is in the way, for a caller, and since when.
 pub fn failure(obstacle: &ShownFailure) -> String {
     let (since, why) = (display(obstacle.since), seen_by_caller(obstacle));
-    format!("There is trouble since {since}: {why}")
+    let what = match obstacle.is_unreachable {
+        true => "The registry has been unreachable",
+        false => "There is trouble",
+    };
+    format!("{what} since {since}: {why}")
 }
 
 /// What is in the way, for a caller: the address of the registry is for those who see it
@@ -65,7 +71,7 @@ pub fn seen_by_caller(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    if obstacle.is_refusal || sees_all {
+    if sees_all || !obstacle.is_unreachable {
         return obstacle.text.get();
     }
     "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
@@ -82,6 +88,13 @@ pub fn remedy(why: &LeaseError) -> &'static str {
         }
         LeaseError::FloorTooFar { .. } => "Set the clocks of this server and of the others right.",
         LeaseError::Refused(refused) => match refused {
+            RegistryError::Fenced {
+                why: Fence::Succeeded,
+                ..
+            } => {
+                "Find the other server, in another container for example, and stop one of the two: \
+                 both write to the same files."
+            }
             RegistryError::Fenced { .. } => "The server asks for a worker ID again by itself.",
             RegistryError::Held { .. } => {
                 "Stop that server, or give one of the two another \"snowflake_id.worker_id\". If \
@@ -117,6 +130,25 @@ pub fn remedy(why: &LeaseError) -> &'static str {
                  snowflake_declare_registry() at the other one."
             }
         },
+    }
+}
+
+/// Why the first IDs of a lease lead the clock: a clause.
+pub const fn because(cause: FloorCause) -> &'static str {
+    match cause {
+        FloorCause::Own => {
+            "this server, or a copy of it, had a lease of the times before and did not return it: \
+             it has crashed, or its clock was ahead"
+        }
+        FloorCause::Used => {
+            "another server had a lease of the times before, a long one or by a clock that was \
+             ahead"
+        }
+        FloorCause::Loss => "the registry may have lost leases of the times before",
+        FloorCause::NewPool => "the pool is new, and its worker IDs may have been in use before it",
+        FloorCause::Horizon => {
+            "readers of the cluster's horizon may have read rows of the times before"
+        }
     }
 }
 
@@ -205,8 +237,15 @@ impl LeaseTexts {
         }
     }
 
-    /// A worker ID was granted. `before` is the one of before.
-    pub fn acquired(&self, right: &HeldLease, before: Option<WorkerId>, now: UnixMillis) -> Error {
+    /// A worker ID was granted. `before` is the one of before. To lead the clock by more than a
+    /// failover or a new pool can is worth a warning.
+    pub fn log_acquired(
+        &self,
+        right: &HeldLease,
+        terms: Option<&Terms>,
+        (before, cause): (Option<WorkerId>, FloorCause),
+        now: UnixMillis,
+    ) {
         let mut detail = format!("The registry is {}.", self.registry);
         if let Some(before) = before.filter(|before| *before != right.worker) {
             detail += &format!(" Before, it was worker ID {}.", before.get());
@@ -214,17 +253,34 @@ impl LeaseTexts {
         let lead = right.not_before.since(now);
         if lead > Millis::ZERO {
             detail += &format!(
-                " IDs under it start at {}, {} ahead of the clock of this server: before that, the \
-                 worker ID may have been in use, or the pool is new. The lead shrinks by itself.",
+                " IDs under it start at {}, {} ahead of the clock of this server, since {}. The \
+                 lead shrinks by itself.",
                 display(right.not_before),
-                rounded(lead)
+                rounded(lead),
+                because(cause)
             );
         }
         let (worker, pool, generator) = (right.worker.get(), &self.pool, self.named("for"));
-        told(format!(
-            "acquired worker ID {worker} from pool \"{pool}\"{generator}"
-        ))
-        .detail(detail)
+        let what = format!("acquired worker ID {worker} from pool \"{pool}\"{generator}");
+        let usual = terms.map(|it| it.patience.plus(it.hold).plus(it.max_ahead));
+        if usual.is_some_and(|usual| lead > usual) {
+            let ahead = rounded(lead);
+            return warned(format!("{what}, {ahead} ahead of the clock"))
+                .detail(detail)
+                .hint(
+                    "IDs are unique and in order. Look at the clocks of the servers and of the \
+                     registry: snowflake_check_cluster() compares them.",
+                )
+                .warning();
+        }
+        told(what).detail(detail).log("");
+    }
+
+    /// A later server of this data directory has asked: this one issues nothing from here on.
+    pub fn succeeded(&self, failure: &LeaseFailure) -> Error {
+        warned("another server was started on this same data directory".to_string())
+            .detail(reason(&failure.why))
+            .hint(remedy(&failure.why))
     }
 
     /// The registry answers again.
@@ -260,13 +316,15 @@ impl LeaseTexts {
 
     /// The registry refuses, or cannot be reached. `right` is what remains, and `holds` says
     /// that it is not lost. `unclaimed` is the fixed worker ID under which the server
-    /// continues to issue meanwhile.
+    /// continues to issue meanwhile. The log has this line at the first failure, and says how
+    /// much time there is.
     pub fn troubled(
         &self,
         (right, holds): (Option<&HeldLease>, bool),
         fixed: Option<WorkerId>,
         unclaimed: Option<WorkerId>,
         failure: &LeaseFailure,
+        now: UnixMillis,
     ) -> Error {
         let pool = &self.pool;
         let what = match (right.filter(|_| holds), fixed) {
@@ -278,19 +336,18 @@ impl LeaseTexts {
             (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
         };
         let lasts = match (right, unclaimed) {
-            (Some(right), _) => format!(
-                " IDs of times before {} are issued, and none then until that is solved.",
-                display(right.not_after)
+            (Some(right), _) if right.not_after > now => format!(
+                " IDs continue until {}, which is in {}; those of a generator that leads the \
+                 clock stop sooner.",
+                display(right.not_after),
+                rounded(right.not_after.since(now))
             ),
             (None, Some(worker)) => format!(
-                " IDs are issued under worker ID {} as without a registry. {}",
+                " IDs are issued under worker ID {} as without a registry; from the next restart \
+                 on, none are issued until that is solved.",
                 worker.get(),
-                match failure.why {
-                    LeaseError::Refused(_) => "After the next restart, none are.",
-                    _ => "The registry is asked again.",
-                }
             ),
-            (None, None) => " No IDs are issued until that is solved.".to_string(),
+            _ => " No IDs are issued until that is solved.".to_string(),
         };
         warned(what + &self.named("for"))
             .detail(format!(
@@ -412,7 +469,10 @@ fn refusal(refused: &RegistryError) -> String {
                 Fence::TakenOver => "Another server got it.",
                 Fence::Released => "It was returned.",
                 Fence::Revoked => "It was revoked at the registry.",
-                Fence::Succeeded => "The server was started again, and that one has a worker ID.",
+                Fence::Succeeded => {
+                    "Another server was started later on this same data directory, and has a \
+                     worker ID. Of the two, only that one issues IDs."
+                }
                 Fence::Copied => "A copy of this server has used it.",
                 Fence::Lost => "The registry does not know the lease: it has lost it.",
                 Fence::Doubtful => {

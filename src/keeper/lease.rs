@@ -310,7 +310,10 @@ impl Lease {
             (Change::Failed(failure), _) => {
                 let right = self.node.right();
                 let right = (right.as_ref(), false);
-                self.texts.troubled(right, None, None, &failure).warning();
+                let texts = &self.texts;
+                texts
+                    .troubled(right, None, None, &failure, now.clock)
+                    .warning();
             }
             _ => {}
         }
@@ -373,13 +376,17 @@ impl Lease {
             let (tenure, is_in_force) = (state.tenure, state.is_in_force());
             let shown = &mut state.shown;
             if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
-                if let Change::Acquired { reached, .. } = change {
+                if let Change::Acquired {
+                    reached, because, ..
+                } = change
+                {
                     let (worker, floor) = (right.worker, right.not_before);
                     let granted =
                         tenure.granted(worker, floor, right.not_after, *reached, max_ahead);
                     state.tenure = granted;
                     state.granted = granted.generation;
                     shown.since = Some(now);
+                    shown.because = (right.not_before > now).then_some(*because);
                     shown.waits_since = None;
                 } else if is_in_force {
                     state.tenure = tenure.renewed(right.not_after);
@@ -427,20 +434,23 @@ impl Lease {
         let (right, texts) = (right.as_ref(), &self.texts);
         match change {
             Change::Nothing | Change::Returned => {}
-            Change::Acquired { before, .. } => {
+            Change::Acquired {
+                before, because, ..
+            } => {
                 if let Some(right) = right {
-                    texts.acquired(right, *before, now).log("");
+                    texts.log_acquired(right, self.node.terms(), (*before, *because), now);
                 }
             }
             Change::Resumed(failure) => texts.resumed(right, failure, now).log(""),
             Change::Lost(failure) => match right {
                 Some(right) => texts.lost(right, failure, true).warning(),
-                None => texts.troubled((None, false), None, None, failure).warning(),
+                None => texts.succeeded(failure).warning(),
             },
             Change::Failed(failure) => {
                 let fixed = guc::worker_id().filter(|_| self.generator.is_none());
                 let right = (right, self.node.holds());
-                texts.troubled(right, fixed, unclaimed, failure).warning();
+                let warning = texts.troubled(right, fixed, unclaimed, failure, now);
+                warning.warning();
             }
             Change::Copied => texts.copied().warning(),
         }
@@ -632,7 +642,7 @@ fn obstacle_of(failure: &LeaseFailure, now: Reading) -> ShownFailure {
             LeaseError::Refused(RegistryError::Held { worker, .. }) => Some(*worker),
             _ => None,
         },
-        is_refusal: matches!(failure.why, LeaseError::Refused(_)),
+        is_unreachable: matches!(failure.why, LeaseError::Unreachable(_)),
         text: Short::new(&reason(&failure.why)),
         remedy: Short::new(remedy(&failure.why)),
     }

@@ -245,7 +245,28 @@ pub fn read_stored(
     until: Instant,
     waiter: &mut dyn Waiter,
 ) -> Result<Option<String>, PostgresError> {
-    let mut there = connect(&server(registry)?, until, waiter)?;
+    read_host(&server(registry)?, until, waiter)
+}
+
+/// What the registry at one of its hosts has stored, be it one that takes writes or not.
+///
+/// # Errors
+/// As [`read_stored`].
+pub fn read_any(
+    host: &Conninfo,
+    until: Instant,
+    waiter: &mut dyn Waiter,
+) -> Result<Option<String>, PostgresError> {
+    let any = host.clone().with([("target_session_attrs", "any")])?;
+    read_host(&any, until, waiter)
+}
+
+fn read_host(
+    host: &Conninfo,
+    until: Instant,
+    waiter: &mut dyn Waiter,
+) -> Result<Option<String>, PostgresError> {
+    let mut there = connect(host, until, waiter)?;
     Ok(call(
         &mut there.connection,
         READ,

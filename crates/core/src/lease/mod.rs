@@ -650,8 +650,10 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FloorCause {
-    /// The worker ID was used up to there, or may have been.
+    /// Another server had the worker ID, and used it up to there, or may have.
     Used,
+    /// A server of the same system identifier had it, the one that asks as a rule.
+    Own,
     /// The registry has lost grants.
     Loss,
     /// The pool is new, and its worker IDs may have been used before.

@@ -65,6 +65,28 @@ impl Conninfo {
         Ok(self)
     }
 
+    /// The hosts, each as a server of its own; this one, if it names no second one.
+    pub fn each_host(&self) -> Vec<Self> {
+        let list = |keyword| -> Vec<String> {
+            let value = self.get(keyword).unwrap_or_default();
+            value.split_terminator(',').map(str::to_string).collect()
+        };
+        let places = [c"host", c"hostaddr", c"port"];
+        let [names, addresses, ports] = places.map(list);
+        let one = |host: Address| {
+            let mut options = self.options.clone();
+            // An option that is empty would not replace one before it.
+            options.retain(|(keyword, _)| !places.contains(&keyword.as_c_str()));
+            options.extend(Hosts(vec![host]).options());
+            options.retain(|(_, value)| !value.is_empty());
+            Self { options }
+        };
+        match Hosts::from_lists(&names, &addresses, &ports) {
+            Hosts(hosts) if hosts.len() > 1 => hosts.into_iter().map(one).collect(),
+            Hosts(_) => vec![self.clone()],
+        }
+    }
+
     /// Host, port and database (and the service, if there is one) for messages and
     /// views: `host=a port=5432 dbname=b`. Empty if none of them is given.
     pub fn describe(&self) -> String {
@@ -303,6 +325,25 @@ mod tests {
         addresses.remove("2.2.2.2", "5432");
         assert_eq!(addresses, hosts("", "1.1.1.1", "5432"));
         assert_eq!(hosts("", "", "").count(), 1);
+    }
+
+    #[test]
+    fn each_host_is_a_server_of_its_own() {
+        let each = |text: &str| -> Vec<String> {
+            let hosts = Conninfo::parse(text).unwrap().each_host();
+            hosts.iter().map(Conninfo::describe).collect()
+        };
+        assert_eq!(each("host=a port=1 dbname=d"), ["host=a port=1 dbname=d"]);
+        assert_eq!(each("dbname=d"), ["dbname=d"]);
+        let two = ["host=a port=1 dbname=d", "host=b port=2 dbname=d"];
+        assert_eq!(each("host=a,b port=1,2 dbname=d"), two);
+        assert_eq!(each("postgresql://u:p@a:1,b:2/d"), two);
+        let one_port = ["host=a port=1", "host=b port=1"];
+        assert_eq!(each("host=a,b port=1"), one_port);
+        let addresses = ["host=a hostaddr=1.1.1.1", "host=b"];
+        assert_eq!(each("host=a,b hostaddr=1.1.1.1,"), addresses);
+        let kept = Conninfo::parse("host=a,b user=u password=p").unwrap();
+        assert!(kept.each_host().iter().all(Conninfo::has_secret));
     }
 
     #[test]
