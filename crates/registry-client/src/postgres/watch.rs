@@ -1,9 +1,8 @@
 //! Looks at the other hosts of a registry, so that two that take writes are found before they do
 //! harm: a primary of before that has come back, or a copy.
 //!
-//! A host that takes writes is asked what changes nothing there: to renew a lease that nobody
-//! has, for the counters of leases begin with 1. The registry refuses that whatever it has stored.
-//! Its reply tells its [`Era`](snowflake_core::lease::Era). What follows:
+//! A host that takes writes is asked what changes no lease there: [`Ask::look`]. Its reply tells its
+//! [`Era`](snowflake_core::lease::Era). What follows:
 //!
 //! | its era, beside that of the host in use | what is done |
 //! |---|---|
@@ -25,7 +24,6 @@ use std::time::{Duration, Instant};
 use super::{PostgresError, There};
 use crate::libpq::Conninfo;
 use crate::libpq::wait::{Stop, Thread, Waiter};
-use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::{Answer, Ask, Memory, RegistryError, Reply, Request, Seen};
 
 /// How long a host may take to answer all that it is asked.
@@ -236,14 +234,8 @@ fn harmless(
     until: Instant,
     waiter: &mut dyn Waiter,
 ) -> Result<Reply, PostgresError> {
-    let ask = Ask::Renew {
-        worker: WorkerId::NONE,
-        counter: 0,
-        furthest: UnixMillis::new(0),
-        horizon: None,
-    };
     let request = Request {
-        ask,
+        ask: Ask::look(),
         memory,
         ..request.clone()
     };
