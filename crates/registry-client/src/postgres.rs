@@ -5,6 +5,8 @@
 //! which serves nobody, captures no server. Then that host is asked first. [`watch`] looks at the
 //! others.
 
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::sync::Arc;
