@@ -467,7 +467,7 @@ pub fn hosts(server: &Conninfo) -> Result<Vec<Conninfo>, LibpqError> {
 /// A duration for people, in tenths of a second: what is left of a time-out is a little less.
 fn shown(time: Duration) -> String {
     let tenths = i64::try_from((time.as_millis() + 50) / 100).unwrap_or(i64::MAX);
-    rounded(Millis::new(100).times(tenths))
+    rounded(Millis::new(100).times(tenths.max(1)))
 }
 
 impl fmt::Debug for Connection {

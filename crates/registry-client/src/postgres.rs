@@ -143,21 +143,28 @@ impl Said {
         }
     }
 
-    /// How much it says: 3 if no other host is asked. What a host has stored for a request that
+    /// How much it says: 4 if no other host is asked. What a host has stored for a request that
     /// it has answered with less is nothing.
-    fn weight(&self) -> u8 {
+    ///
+    /// A server that remembers a registry asks another one where this one fails, for an older one
+    /// stops then. A server that remembers none does not: it could get a worker ID from an old
+    /// one. Only a database without the extension is no registry.
+    const fn weight(&self, remembers: bool) -> u8 {
         match &self.reply {
             Ok(Reply {
-                answer: Answer::Refused(RegistryError::Stopped(_) | RegistryError::Foreign),
+                answer: Answer::Refused(RegistryError::Stopped(_)),
+                ..
+            }) => 3,
+            Ok(Reply {
+                answer: Answer::Refused(RegistryError::Foreign),
                 ..
             }) => 2,
+            Err(PostgresError::NoExtension) => 1,
             Err(
-                PostgresError::NoExtension
-                | PostgresError::ForeignFunction
-                | PostgresError::Libpq(LibpqError::Statement(_)),
-            ) => 1,
+                PostgresError::ForeignFunction | PostgresError::Libpq(LibpqError::Statement(_)),
+            ) if remembers => 1,
             Err(PostgresError::Libpq(LibpqError::Connect(_))) => 0,
-            _ => 3,
+            _ => 4,
         }
     }
 }
@@ -191,12 +198,13 @@ impl PostgresRegistry {
         if let Some(newer) = self.watch.newer() {
             (self.first, self.session) = (newer, None);
         }
+        let remembers = request.memory.is_some();
         if self.session.is_none() {
             match self.server.as_ref().map_err(Clone::clone).and_then(hosts) {
                 Ok(hosts) => self.hosts = hosts,
                 Err(why) => return (Said::nothing(why), Vec::new()),
             }
-            if self.has_several_hosts() && request.memory.is_none() {
+            if self.has_several_hosts() && !remembers {
                 let waiter = &mut Thread(&self.stop);
                 self.first = watch::newest(&self.hosts, &self.pool, request, until, waiter);
             }
@@ -206,7 +214,7 @@ impl PostgresRegistry {
         for turn in 0..count {
             self.first = (first + turn) % count;
             let said = self.ask_first((until, count - turn), request);
-            let counts = said.weight() == 3;
+            let counts = said.weight(remembers) == 4;
             if counts {
                 self.watch_others(&said, request, until);
             } else {
@@ -221,7 +229,7 @@ impl PostgresRegistry {
                 break;
             }
         }
-        let weights = all.iter().map(Said::weight).enumerate();
+        let weights = all.iter().map(|said| said.weight(remembers)).enumerate();
         let best = weights.max_by_key(|(_, weight)| *weight);
         let best = best.map_or(0, |(at, _)| at);
         (all.remove(best), all)

@@ -15,7 +15,7 @@ use snowflake_core::lease::{
     Ask, Fence, Holder, Named, Nonce, Origin, RegistryMillis, Role, Seen, ServerKey, Stopped,
 };
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(20);
 
 /// A host that takes writes.
 struct Host {
@@ -24,6 +24,8 @@ struct Host {
     asked: Mutex<Vec<Request>>,
     /// Its registry; without one it has no extension.
     state: Option<Mutex<State>>,
+    /// It refuses each request with an error.
+    fails: AtomicBool,
 }
 
 fn input(timeline: u64, start: u128) -> RegistryInput {
@@ -55,6 +57,7 @@ impl Host {
             port: listener.local_addr().unwrap().port(),
             asked: Mutex::default(),
             state,
+            fails: AtomicBool::new(false),
         });
         let serving = Arc::clone(&host);
         thread::spawn(move || {
@@ -98,6 +101,10 @@ impl Host {
             let extension = self.state.as_ref().map(|_| "snowflake_id".to_string());
             return result(&[extension, Some(self.port.to_string())]);
         };
+        if self.fails.load(Ordering::Relaxed) {
+            let error = message(b'E', b"SERROR\0VERROR\0C42501\0Mpermission denied\0\0");
+            return [error, message(b'Z', b"I")].concat();
+        }
         let request: Request = wire::decode(&text[from..=text.rfind('}').unwrap()]).unwrap();
         result(&[Some(wire::encode(&self.answer(&request)))])
     }
@@ -300,6 +307,33 @@ fn another_registry_and_a_database_without_one_are_passed_over() {
     assert!(is_from(&others[1], &none));
 }
 
+/// One that fails may be the one that counts: who remembers nothing asks no other.
+#[test]
+fn a_registry_that_fails_is_passed_over_by_who_remembers_one() {
+    for order in [[0, 1], [1, 0]] {
+        let hosts = [Host::start(1, 1), Host::start(1, 1)];
+        hosts[0].fails.store(true, Ordering::Relaxed);
+        let ports = order.map(|at: usize| hosts[at].port);
+        let (mut registry, _client) = registry(&ports);
+        let (said, _) = ask(&mut registry, &request(None), LONG);
+        assert!(said.reply.is_err() && is_from(&said, &hosts[0]), "{said:?}");
+        assert_eq!(hosts[1].requests(), 0);
+        let (said, _) = ask(&mut registry, &request(hosts[1].memory()), LONG);
+        assert!(is_good(&said) && is_from(&said, &hosts[1]), "{said:?}");
+    }
+}
+
+/// One that knows what the server remembers says more than one that does not.
+#[test]
+fn a_server_does_not_leave_its_registry_for_another() {
+    let (own, foreign, newest) = (Host::start(1, 1), Host::start(1, 9), Host::start(2, 1));
+    for ports in [[own.port, foreign.port], [foreign.port, own.port]] {
+        let (mut registry, _client) = registry(&ports);
+        let (said, others) = ask(&mut registry, &request(newest.memory()), LONG);
+        assert!(is_from(&said, &own) && is_from(&others[0], &foreign));
+    }
+}
+
 #[test]
 fn a_host_that_hangs_is_named() {
     let (silent, own) = (TcpListener::bind("127.0.0.1:0").unwrap(), Host::start(1, 1));
@@ -335,7 +369,8 @@ fn the_newest_registry_is_asked_first() {
 
 /// Asks until something is found.
 fn findings(registry: &mut PostgresRegistry, host: &Host) -> Vec<Found> {
-    loop {
+    let late = Instant::now() + LONG;
+    while Instant::now() < late {
         ask(registry, &request(host.memory()), LONG);
         let found: Vec<_> = registry.findings();
         if !found.is_empty() {
@@ -343,6 +378,7 @@ fn findings(registry: &mut PostgresRegistry, host: &Host) -> Vec<Found> {
         }
         thread::sleep(Duration::from_millis(5));
     }
+    panic!("nothing is found");
 }
 
 #[test]

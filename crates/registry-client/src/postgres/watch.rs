@@ -168,8 +168,8 @@ impl Look {
     }
 }
 
-/// The place of the newest registry among the hosts that answer in half of the time; 0 if none
-/// does.
+/// The place of the newest registry among the hosts that take writes; or of one that does not
+/// answer in its share of half of the time. 0 if there is none.
 pub(super) fn newest(
     hosts: &[Conninfo],
     pool: &str,
@@ -187,8 +187,11 @@ pub(super) fn newest(
             continue;
         };
         let mut ask = |memory| harmless(&mut there, pool, request, memory, until, waiter);
-        if let Ok((Found::Newer, memory)) = compare(&mut ask, known) {
-            (best, known) = (at, Some(memory));
+        match compare(&mut ask, known) {
+            Ok((Found::Newer, memory)) => (best, known) = (at, Some(memory)),
+            // It may be the one that counts.
+            Err(_) => return at,
+            _ => {}
         }
     }
     best
