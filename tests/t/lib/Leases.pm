@@ -16,7 +16,7 @@ use Snowflake;
 
 our @EXPORT = qw(in_etcd new_registry create_pools kill_registry stop_registry start_registry freeze_registry thaw_registry
   on_registry template_of member conninfo worker row processes freeze thaw kill_all reboot keeper lead
-  take first_id start_load stop_load loaded wait_for_ids check_all parallel set_by_reload);
+  take first_id start_load stop_load loaded wait_for_ids bounds check_all parallel set_by_reload);
 
 # The instant of tick 0 of the default layout, in Unix ms.
 my $epoch;
@@ -341,6 +341,14 @@ sub wait_for_ids
 # The greatest bound that a registry has ever shown for a worker ID, in Unix ms.
 my %stored;
 
+# The worker IDs of a registry, and their bounds in Unix ms.
+sub bounds
+{
+	my ($registry) = @_;
+	return $registry->isa('Etcd') ? $registry->bounds : $registry->safe_psql('postgres',
+		'SELECT worker_id, floor(extract(epoch FROM bound) * 1000) FROM snowflake_workers WHERE bound IS NOT NULL');
+}
+
 # Checks the IDs of all nodes: none was issued twice, and none is of an instant past
 # the bound that its node showed, or past the one that any registry has stored for its
 # worker ID, now or at an earlier check.
@@ -349,10 +357,7 @@ sub check_all
 	my ($what, @registries) = @_;
 	for my $registry (@registries)
 	{
-		# Worker ID and bound in Unix ms.
-		my $rows = $registry->isa('Etcd') ? $registry->bounds : $registry->safe_psql('postgres',
-			'SELECT worker_id, floor(extract(epoch FROM bound) * 1000) FROM snowflake_workers WHERE bound IS NOT NULL');
-		for (split /\n/, $rows)
+		for (split /\n/, bounds($registry))
 		{
 			my ($worker, $ms) = split /\|/;
 			$stored{$worker} = $ms if $ms > ($stored{$worker} // 0);
