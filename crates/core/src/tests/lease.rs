@@ -275,6 +275,7 @@ impl World {
             hold: Millis::new(plan.hold),
             max_ahead: Millis::new(plan.max_ahead),
             made: RegistryMillis::new(made),
+            unused: false,
         };
         let pool = pool.checked().unwrap();
         let mut world = Self {

@@ -425,6 +425,14 @@ impl Walk {
         }
         // A fixed worker ID may be taken; then its server waits rightly.
         live.sort_by_key(|server| world.servers[*server].fixed.is_none());
+        // Of the incarnations of one server, one gets a worker ID.
+        let mut known = Vec::new();
+        live.retain(|server| {
+            let identity = world.servers[*server].identity;
+            let is_new = !known.contains(&identity);
+            known.push(identity);
+            is_new
+        });
         live.truncate(self.plan.pool as usize);
         if live.len() > 1 && world.servers[live[0]].fixed.is_some() {
             live.truncate(1);
