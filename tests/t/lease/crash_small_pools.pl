@@ -54,7 +54,7 @@ cmp_ok($slowest, '<', 5, sprintf 'and the first comes after %.2f s at most', $sl
 $loop->stop;
 
 # Servers that are lost, each replaced by a new one, beside three that live.
-my ($count, $apart) = $ENV{LONG} ? (30, 10) : (20, 1);
+my ($count, $apart) = $ENV{LONG} ? (30, 10) : (12, 1);
 my $pod = leasing('pod', 'pods');
 my @beside = map { leasing("beside$_", 'pods') } 1 .. 3;
 my (@waits, %workers, @leads);
