@@ -106,7 +106,7 @@ stays('memories');
 @kinds = map {
 	my $forger = server(600 + $_);
 	$forger->{memory} = $memory;
-	kind(ask($node, $forger, { renew => { worker => $id, counter => 10 + $_, furthest => 0 } }, @mallory)) } 1 .. 20;
+	kind(ask($node, $forger, { renew => { worker => $id, counter => 10 + $_, bound => 0, furthest => 0 } }, @mallory)) } 1 .. 20;
 is(kinds(@kinds), '20 refused fenced lost', 'leases that were made up');
 stays('leases');
 is(sql(q{SELECT count(*) FROM snowflake_cluster_servers WHERE host LIKE 'host6__'}), 0, 'and their servers do not count');
