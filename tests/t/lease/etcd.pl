@@ -40,6 +40,7 @@ is($code, '42710', 'a pool that exists');
 ($code, $text) = error_of($admin, create_pool(q{'other', int8range(15, 30)}));
 is($code, '22023', 'a pool that overlaps');
 like($text, qr/pool "other" would overlap with pool "(some|one)"/, 'with which one');
+unlike($text, qr/CONTEXT/, 'and no more');
 is((error_of($admin, create_pool(q{'a/b', int8range(30, 31)})))[0], '22023', 'a name with a slash');
 is((error_of($admin, create_pool(q{'a', int8range(30, 41), spares => 2})))[0], '22023', 'spare worker IDs');
 is((error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://127.0.0.1:1')))[0], '08000', 'no etcd there');
@@ -69,11 +70,12 @@ is((error_of($admin, qq{SELECT snowflake_revoke_worker('some', 3, '$url')}))[0],
 is((error_of($admin, qq{SELECT snowflake_revoke_worker('none', 3, '$url')}))[0], '42704', 'a pool that does not exist');
 
 # Settings are checked when they are set.
-for my $wrong ('etcd://', 'etcd://a:b', 'etcd://a?password=hunter2', 'etcd://a?cacert=/nowhere', "etcd://a?cert=/a")
+for my $wrong ('etcd://', 'etcd://a:b', 'etcd://a?password=hunter2', 'etcd://a?cacert=/nowhere', "etcd://a?cert=/a", 'http://a:2379', 'https://a:2379/x?user=hunter2')
 {
 	($code, $text) = error_of($admin, "ALTER SYSTEM SET snowflake_id.registry = '$wrong'");
 	is($code, '22023', "refused: $wrong");
 	like($text, qr/DETAIL:  .+\./, 'with a reason');
+	like($text, qr/DETAIL:.* etcd:\/\/\./, 'with what etcd\'s URLs begin') if $wrong =~ /^http/;
 	unlike($text, qr/hunter2/, 'without the text');
 }
 # A password goes to this machine only, unless it is encrypted.
@@ -239,7 +241,8 @@ wait_until('a renewal', sub { worker($a, "bound > '$bound'") eq 't' });
 $etcd->lose_data;
 $etcd->start_member(0);
 $etcd->wait_until_up;
-wait_until('there is no registry', sub { worker($a, 'last_error') eq 'Pool "some" does not exist in etcd under this prefix; snowflake_create_pool() makes it.' });
+wait_until('there is no registry', sub { worker($a, 'last_error') eq 'Nothing is stored in etcd under this prefix, though this server has asked a registry there before. '
+	  . 'If that one is gone for good, snowflake_create_pool() makes pool "some" anew.' });
 $admin->safe_psql('postgres', create_pool(qq{'some', int8range(0, 16), $short}));
 is($admin->safe_psql('postgres', qq{SELECT count(*) FROM snowflake_workers}), 0, 'no worker ID is known');
 wait_until('another registry', sub { in_log($a, qr/The registry does not know what this server remembers of it/) > 0 });
