@@ -26,7 +26,8 @@ my $patience = 2;
 my @all;
 
 # Makes a cluster of three members, without this extension, and waits until all are up.
-# The intervals are the least that Patroni takes. Returns it.
+# The intervals are the least that Patroni takes, or with TERMS=default its default ones.
+# Returns it.
 sub new
 {
 	my ($class) = @_;
@@ -61,6 +62,7 @@ sub write_yml
 	my ($etcd_port) = $self->{etcd}{members}[0]{client};
 	my $hba = join '', map { "    - $_\n" } 'local all all trust', 'host all all 127.0.0.1/32 trust', 'host replication all 127.0.0.1/32 trust';
 	my $bin = (grep { -x "$_/postgres" } split /:/, $ENV{PATH})[0];
+	my ($ttl, $loop_wait, $retry_timeout) = ($ENV{TERMS} // '') eq 'default' ? (30, 10, 10) : (20, 1, 3);
 	my $local = $member->{local} =~ s/^parameters:\n//mr;
 	my ($parameters, $rest) = ('', '');
 	for (split /^/, $local) { if (/^  /) { $parameters .= "  $_"; } else { $rest .= "  $_"; } }
@@ -75,9 +77,9 @@ etcd3:
   host: 127.0.0.1:$etcd_port
 bootstrap:
   dcs:
-    ttl: 20
-    loop_wait: 1
-    retry_timeout: 3
+    ttl: $ttl
+    loop_wait: $loop_wait
+    retry_timeout: $retry_timeout
     maximum_lag_on_failover: 1073741824
     postgresql:
       use_pg_rewind: true
@@ -188,6 +190,15 @@ sub freeze
 }
 
 sub thaw { my ($self, @pids) = @_; return kill 'CONT', reverse @pids; }
+
+# Kills all that the cluster consists of, as a power cut does.
+sub kill_everything
+{
+	my ($self) = @_;
+	$self->{etcd}->kill_members(0);
+	for my $name (@names) { $self->kill_patroni($name); $self->kill_server($name); }
+	return;
+}
 
 # Freezes the processes that send WAL, and returns them: the standbys lag from now on.
 sub stop_sending

@@ -8,9 +8,10 @@ use Exporter 'import';
 use FindBin;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Leases;
 use Snowflake;
 
-our @EXPORT = qw(set_up_leases set_up_numbers set_local_number install_check);
+our @EXPORT = qw(registry set_up_leases set_up_numbers set_local_number install_check);
 
 # Returns the block of the page below a heading, the first that matches a pattern.
 sub block
@@ -21,12 +22,22 @@ sub block
 	die "no block $pattern in $heading";
 }
 
+# The registry of the servers that lease: Patroni's etcd, or with REGISTRY=postgresql a server of
+# its own.
+my $own;
+sub registry
+{
+	my ($cluster) = @_;
+	return $cluster->etcd if ($ENV{REGISTRY} // '') ne 'postgresql';
+	return $own //= new_registry('registry', q{'default', '[0,1024)'});
+}
+
 # Runs lines of the page that call patronictl, with the configuration of a member.
 sub run_shell
 {
 	my ($cluster, $lines) = @_;
-	my $url = $cluster->etcd->url;
-	die 'no such address' if $lines =~ /etcd:/ && $lines !~ s{etcd://e1,e2,e3}{$url};
+	my $url = conninfo(registry($cluster));
+	die 'no such address' if $lines =~ /etcd:/ && $lines !~ s{etcd://e1,e2,e3}{'$url'};
 	return $cluster->shell($lines);
 }
 
@@ -83,9 +94,10 @@ sub set_up_leases
 	my $heading = 'Leases from the etcd of Patroni';
 	my $leader = configure($cluster, $heading);
 	$cluster->sql($leader, block($heading, 'CREATE EXTENSION'));
+	create_tables($cluster, $leader);
+	return if $own;
 	# The scenarios need not wait for the end of the grace period.
 	wait_until('the registry is there', sub { my (undef, $error) = $cluster->try_sql($leader, 'SELECT snowflake_end_grace_period()'); return $error !~ /ERROR/ });
-	create_tables($cluster, $leader);
 	return;
 }
 

@@ -96,6 +96,16 @@ sub run_scenarios
 		wait_until('no primary', sub { !grep { $cluster->takes_writes($_) } $cluster->names });
 		$cluster->etcd->thaw(0);
 		$cluster->wait_until_whole; });
+
+	# In any order: here etcd comes last, and nobody helps.
+	$cluster->wait_until_whole;
+	$cluster->scenario('kill -9 of everything, etcd too', sub {
+		$cluster->kill_everything;
+		$cluster->start($_) for $cluster->names;
+		sleep 3;
+		$cluster->etcd->start_member(0);
+		$cluster->wait_for_primary;
+		$cluster->wait_until_whole; });
 	$cluster->wait_until_whole;
 	return;
 }

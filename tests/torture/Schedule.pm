@@ -357,10 +357,15 @@ sub leases
 	my ($seed) = @_;
 	my $claimants = chance(0.35) ? 2 : 0;
 	my $leasing = between(3, 4) - $claimants;
+	# The registry fails over, and loses its last seconds.
+	my $fails_over = chance(0.3);
+	# A long lease outlives the registry, and a worker ID is free half a minute after its server is
+	# gone. What is lost with the registry rests for such a lease, which is too long for an episode.
+	my $is_long = !$fails_over && chance(0.3);
 	my %s = (
 		seed => $seed,
 		mood => 'leases',
-		lease_ms => pick(1000, 1500, 2000),
+		lease_ms => $is_long ? pick(45_000, 600_000) : pick(1000, 1500, 2000),
 		hold_ms => pick(1000, 1500),
 		max_ahead_ms => pick(500, 1000),
 		reserve_ms => pick(100, 1000, 10_000),
@@ -368,15 +373,15 @@ sub leases
 		leasing => $leasing,
 		claimants => $claimants,
 		pool_size => $leasing > 1 && chance(0.35) ? between(1, $leasing - 1) : $leasing + between(1, 5),
-		# The registry fails over, and loses its last seconds.
-		fails_over => chance(0.3));
+		fails_over => $fails_over);
+	$s{patience_ms} = $is_long ? 30_000 : $s{lease_ms};
 	# Where leases may be lost, the promise holds for clocks that differ by less than the
 	# hold.
 	$s{widest_ms} = $s{fails_over} ? int(0.4 * $s{hold_ms}) : 300_000;
 	$s{clocks} = [ map { chance(0.5) ? seconds(-$s{widest_ms} / 1000, $s{widest_ms} / 1000) : 0 } 0 .. $leasing + $claimants ];
 	$s{clients} = [ map { lease_script() } 1 .. 6 ];
 	$s{queue_client} = "SELECT 'S';\nSELECT 'Q', array_agg(snowflake_nextval('queued')) FROM generate_series(1, " . pick(1, 5) . ") \\watch " . pick(0.02, 0.05) . "\n";
-	my @faults = map { lease_fault(\%s, 0) } 1 .. between(4, 7);
+	my @faults = map { lease_fault(\%s, 0) } 1 .. ($is_long ? between(3, 4) : between(4, 7));
 	splice @faults, between(0, scalar @faults), 0, lease_fault(\%s, 0, 'registry_fails_over') if $s{fails_over};
 	$s{faults} = \@faults;
 	return \%s;
@@ -398,7 +403,7 @@ sub lease_script
 sub lease_fault
 {
 	my ($s, $is_within, $kind) = @_;
-	my $term = ($s->{lease_ms} + $s->{hold_ms}) / 1000;
+	my $term = ($s->{patience_ms} + $s->{hold_ms}) / 1000;
 	$kind //= weighted(
 		kill_server => 4, immediate => 2, restart => 2, kill_keeper => 2, kill_backend => 1, terminate_keeper => 1, copy => 3,
 		$s->{fails_over} ? () : (step => 4),
@@ -833,7 +838,7 @@ sub describe_leases
 {
 	my ($s) = @_;
 	my $text = "mood leases\n";
-	$text .= "$_ = $s->{$_}\n" for qw(lease_ms hold_ms max_ahead_ms reserve_ms fsync leasing claimants pool_size fails_over);
+	$text .= "$_ = $s->{$_}\n" for qw(lease_ms patience_ms hold_ms max_ahead_ms reserve_ms fsync leasing claimants pool_size fails_over);
 	$text .= "clocks: @{ $s->{clocks} }\n" . join('', map { "client: $_" } @{ $s->{clients} });
 	for my $f (map { ($_, $_->{within} ? { %{ $_->{within} }, within => 1 } : ()) } @{ $s->{faults} })
 	{

@@ -14,9 +14,9 @@ use Time::HiRes qw(time sleep);
 use Etcd;
 use Snowflake;
 
-our @EXPORT = qw(in_etcd new_registry create_pools kill_registry start_registry template_of member conninfo
-  worker row processes freeze thaw kill_all keeper
-  take first_id start_load stop_load loaded wait_for_ids check_all parallel set_by_reload);
+our @EXPORT = qw(in_etcd new_registry create_pools kill_registry stop_registry start_registry freeze_registry thaw_registry
+  on_registry template_of member conninfo worker row processes freeze thaw kill_all reboot keeper lead
+  take first_id start_load stop_load loaded wait_for_ids bounds check_all parallel set_by_reload);
 
 # The instant of tick 0 of the default layout, in Unix ms.
 my $epoch;
@@ -68,6 +68,31 @@ sub kill_registry
 {
 	my ($registry) = @_;
 	return $registry->isa('Etcd') ? $registry->kill_members($registry->members) : kill_all($registry);
+}
+
+# Stops the registry cleanly. An etcd that is killed has lost nothing.
+sub stop_registry { my ($registry) = @_; return $registry->isa('Etcd') ? kill_registry($registry) : $registry->stop; }
+
+sub freeze_registry
+{
+	my ($registry) = @_;
+	return freeze($registry) if !$registry->isa('Etcd');
+	return $registry->freeze($registry->members);
+}
+
+sub thaw_registry
+{
+	my ($registry, @frozen) = @_;
+	return $registry->isa('Etcd') ? $registry->thaw($registry->members) : thaw(@frozen);
+}
+
+# Calls a function that administers the registry: these arguments, and where it is.
+sub on_registry
+{
+	my ($registry, $function, @arguments) = @_;
+	my $server = $registry->isa('Etcd') ? $admin : $registry;
+	push @arguments, "registry => '" . $registry->url . "'" if $registry->isa('Etcd');
+	return $server->safe_psql('postgres', "SELECT $function(" . join(', ', @arguments) . ')');
 }
 
 sub start_registry
@@ -165,6 +190,18 @@ sub kill_all
 	return;
 }
 
+# Cuts the power of the machine of a server, which is to be started again. Its boot ID is that of
+# the tests' machine, so what differs is the data directory's inode: that is another server for a
+# registry, as after a boot. What the kernel keeps of the former one does not count either.
+sub reboot
+{
+	my ($node) = @_;
+	kill_all($node) if $node->{_pid};
+	my $folder = $node->data_dir;
+	PostgreSQL::Test::Utils::system_or_bail('sh', '-c', 'cp -a --reflink=auto "$0" "$0.new" && mv "$0" "$0.old" && mv "$0.new" "$0" && rm -rf "$0.old"', $folder);
+	return unlink "$folder/postmaster.pid";
+}
+
 # Runs a command for each of several nodes, all at the same time. Returns how many
 # failed. `pg_ctl` leaves processes behind that would keep pipes open.
 sub parallel
@@ -212,6 +249,14 @@ sub take
 	return (decoded($received[-1]{ids}[-1]))[0];
 }
 
+# How many seconds the next ID of a server is ahead of the server's clock.
+sub lead
+{
+	my ($node) = @_;
+	take($node, 1);
+	return $node->safe_psql('postgres', "SELECT round(extract(epoch FROM snowflake_timestamp($received[-1]{ids}[-1]) - clock_timestamp()), 2)");
+}
+
 # Draws the first ID of a server that has just come up, and returns its worker ID. Notes
 # how long it took; the limit, in seconds, is far above that, for machines with much
 # else to do.
@@ -238,9 +283,10 @@ sub first_id
 # must. Its IDs are known when it stops.
 sub start_load
 {
-	my ($node) = @_;
+	my ($node, $every) = @_;
+	$every //= 0.02;
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/' . $node->name . '.ids';
-	my $sql = sprintf "$statement \\watch 0.02\n", 5;
+	my $sql = sprintf "$statement \\watch $every\n", 5;
 	append_to_file("$file.sql", $sql);
 	append_to_file($_, '') for $file, "$file.err";
 	defined(my $pid = fork) or die "fork: $!";
@@ -295,6 +341,14 @@ sub wait_for_ids
 # The greatest bound that a registry has ever shown for a worker ID, in Unix ms.
 my %stored;
 
+# The worker IDs of a registry, and their bounds in Unix ms.
+sub bounds
+{
+	my ($registry) = @_;
+	return $registry->isa('Etcd') ? $registry->bounds : $registry->safe_psql('postgres',
+		'SELECT worker_id, floor(extract(epoch FROM bound) * 1000) FROM snowflake_workers WHERE bound IS NOT NULL');
+}
+
 # Checks the IDs of all nodes: none was issued twice, and none is of an instant past
 # the bound that its node showed, or past the one that any registry has stored for its
 # worker ID, now or at an earlier check.
@@ -303,10 +357,7 @@ sub check_all
 	my ($what, @registries) = @_;
 	for my $registry (@registries)
 	{
-		# Worker ID and bound in Unix ms.
-		my $rows = $registry->isa('Etcd') ? $registry->bounds : $registry->safe_psql('postgres',
-			'SELECT worker_id, floor(extract(epoch FROM bound) * 1000) FROM snowflake_workers WHERE bound IS NOT NULL');
-		for (split /\n/, $rows)
+		for (split /\n/, bounds($registry))
 		{
 			my ($worker, $ms) = split /\|/;
 			$stored{$worker} = $ms if $ms > ($stored{$worker} // 0);
