@@ -82,20 +82,19 @@ class Registry:
         return json.loads(reply)
 
     def close(self):
-        if self.connection is not None:
-            self.connection.close()
-        self.connection = None
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
 
 
 class LeasedIds:
     """Issues IDs in increasing order.
 
-    state: a file that stays on this machine. It makes the identity, which its lock gives to one
-        process at a time. Without one, each start is a new holder that has no part in the horizon
-        of the cluster.
+    state: a file that stays on this machine. It makes the identity, and its lock gives that to one
+        process at a time. Without one, each start is a new holder, outside of the horizon.
     worker: the worker ID to claim; None: any.
-    pending: a function that returns the least ID that was issued and can still appear in a
-        table, or None. Readers who go by snowflake_cluster_horizon() wait for it.
+    pending: a function that returns the least ID that was issued and can still appear in a table,
+        or None: snowflake_cluster_horizon() waits for it.
     """
 
     def __init__(self, conninfo, pool="default", state=None, worker=None, pending=None):
@@ -139,12 +138,12 @@ class LeasedIds:
 
     def next_id(self, wait=5.0):
         """Returns the next ID. Waits for up to so many seconds while there is none."""
+        # A child would issue what its parent issues.
+        if os.getpid() != self.process:
+            raise LeaseError("a different process has leased the worker ID")
         until = time.monotonic() + wait
         with self.lock:
             while True:
-                # A child would issue what its parent issues.
-                if os.getpid() != self.process:
-                    raise LeaseError("a different process has leased the worker ID")
                 new = self._take()
                 if new is not None:
                     return new
@@ -166,8 +165,7 @@ class LeasedIds:
             return None
         tick = self._clock() - EPOCH
         sequence = self.sequence + 1 if tick == self.tick else random.getrandbits(6)
-        # What would be issued counts, not the clock: the process may have been stopped for
-        # long, and the clock may have been set back.
+        # What would be issued counts, not the wall clock, which may have been set back.
         if tick < 0 or EPOCH + tick >= self.right["bound"]:
             self.needed = True
             self.lock.notify_all()
@@ -179,6 +177,8 @@ class LeasedIds:
 
     def close(self):
         """Issues no more IDs, and returns the worker ID."""
+        if os.getpid() != self.process:
+            return  # the parent issues on
         with self.lock:
             self.closed = True
             self.lock.notify_all()
@@ -186,7 +186,7 @@ class LeasedIds:
         if self.holds:
             self.holds = False
             try:
-                self.registry.ask(self._request("release", {**self._token(), "end": self._furthest()}))
+                self.registry.ask(self._request("release", {**self.token, "end": self._furthest()}))
             except (psycopg2.Error, LeaseError, OSError):
                 pass  # the lease ends by itself
         self.registry.close()
@@ -194,9 +194,6 @@ class LeasedIds:
     def _furthest(self):
         """No ID whose tick begins at or after it has been issued."""
         return max(EPOCH + self.tick + 1, self.right["floor"])
-
-    def _token(self):
-        return {"worker": self.right["worker"], "counter": self.right["counter"]}
 
     def _request(self, name, ask):
         self.number += 1
@@ -206,13 +203,12 @@ class LeasedIds:
     def _next_request(self):
         if not self.holds:
             return self._request("acquire", {"fixed": self.fixed, "last": self.right and self.right["worker"]})
-        # IDs that are issued later have this tick or a later one. So those before it have all
-        # appeared, but for what is pending.
+        # What is issued from now on has this tick or a later one.
         horizon = furthest = self._furthest()
         least = self.pending and self.pending()
         if least is not None:
             horizon = EPOCH + (least >> WORKER_BITS + SEQUENCE_BITS)
-        return self._request("renew", {**self._token(), "bound": self.right["bound"], "furthest": furthest,
+        return self._request("renew", {**self.token, "bound": self.right["bound"], "furthest": furthest,
                                        "horizon": min(horizon, furthest - 1)})
 
     def _keep(self):
@@ -245,10 +241,8 @@ class LeasedIds:
         if kind == "renewed":
             self.right["bound"] = max(self.right["bound"], what["bound"])
             return self._confirmed(what)
-        if kind == "again":
-            return 0.02
         self.trouble = "the registry refuses the request: " + json.dumps(reply["answer"])
-        why, what = parts(what) if kind == "refused" else (kind, {})
+        why, what = parts(what) if kind == "refused" else (kind, {"retry": 20})
         if why == "fenced" and what["why"] == "succeeded":
             # A later process has this identity.
             self.right, self.holds, self.closed = None, False, True
@@ -264,9 +258,9 @@ class LeasedIds:
 
     def _granted(self, grant):
         if grant["floor"] - wall_ms() > FLOOR_LIMIT:
-            self.trouble = f"the floor of the lease is too far ahead of the clock: {grant['floor']}"
+            self.trouble = f"the floor is too far ahead of the clock: {grant['floor']}"
             return 10
-        self.right, self.holds = grant, True
+        self.right, self.holds, self.token = grant, True, {key: grant[key] for key in ("worker", "counter")}
         if grant["terms"]["ids"]["end"] > 1 << WORKER_BITS:
             self.trouble, self.closed = "the pool has worker IDs that the layout cannot hold", True
             return 0
@@ -289,8 +283,7 @@ def main():
     parser.add_argument("--interval", type=float, default=0, help="seconds between two IDs")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    ids = LeasedIds(options.registry, options.pool, options.state, options.worker)
-    with contextlib.closing(ids):
+    with contextlib.closing(LeasedIds(options.registry, options.pool, options.state, options.worker)) as ids:
         left = options.count
         while left or not options.count:
             try:
@@ -301,7 +294,6 @@ def main():
                 if ids.closed or options.count:
                     return 1
             time.sleep(options.interval)
-    return 0
 
 
 if __name__ == "__main__":

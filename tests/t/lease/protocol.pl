@@ -198,13 +198,16 @@ wait_for_client('the third server has gone');
 # The registry is unreachable for longer than a lease.
 $bound = stored(clients_worker())->{bound};
 my @frozen = freeze($registry);
-sleep 2 * $lease + 1;
+# Its clock is set back too, so that the wall clock is before the bound all the time.
+set_clients_clock(-20);
+sleep 2 * $lease + 2;
 @ids = of_client();
 my $silent = @ids;
 cmp_ok((Leases::decoded($ids[-1]))[1], '<', $bound + 2000, 'no ID past the bound while the registry is frozen, but for a renewal before that');
 sleep 1;
 @ids = of_client();
 is(scalar @ids, $silent, 'the client issues none');
+set_clients_clock(0);
 thaw(@frozen);
 wait_for_client('the registry answers again');
 
@@ -219,9 +222,95 @@ stop_client('KILL');
 set_clients_clock(-30);
 start_client();
 wait_for_client('killed, with a clock that was set back');
+@ids = of_client();
+cmp_ok((Leases::decoded($ids[0]))[1], '>=', stored(clients_worker())->{floor}, 'its IDs begin at the floor');
+cmp_ok((Leases::decoded($ids[0]))[1], '>', (time - 20) * 1000, 'which its clock has not reached');
 set_clients_clock(0);
 wait_for_client('with the right clock');
 stop_client('TERM');
+
+# What others than the command line use, and what a process must notice of its copies.
+$registry->safe_psql('postgres', qq{SELECT snowflake_create_pool('two', '[20,22)', lease => '1 day', max_ahead => '1 s');
+	SELECT snowflake_create_pool('wide', '[1000,2000)')});
+push @outputs, "$folder/library";
+my $program = <<'END';
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+from lease_client import EPOCH, LeasedIds, LeaseError, Registry
+place, folder, out = sys.argv[2], sys.argv[3], open(sys.argv[4], "w")
+
+def take(ids):
+    new = ids.next_id()
+    print(new, file=out, flush=True)
+    return new
+
+def fails(ids, text):
+    try:
+        take(ids)
+    except LeaseError as error:
+        assert text in str(error), error
+        return
+    raise AssertionError(f"an ID, in spite of: {text}")
+
+# A child of a fork issues nothing, and returns nothing.
+pending = []
+ids = LeasedIds(place, "two", state=folder + "/two", pending=lambda: pending[0] if pending else None)
+first = take(ids)
+child = os.fork()
+if child == 0:
+    fails(ids, "a different process")
+    ids.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+last = take(ids)
+assert ids.holds
+
+# What it reports: what is pending, and what is issued later.
+def report():
+    with ids.lock:
+        return ids._next_request()["ask"]["renew"]["horizon"]
+
+assert report() == EPOCH + (last >> 22)
+pending.append(first)
+assert report() == EPOCH + (first >> 22) < EPOCH + (last >> 22)
+
+def hurry(ids, check):
+    deadline = time.monotonic() + 60
+    while not check() and time.monotonic() < deadline:
+        with ids.lock:
+            ids.needed = True
+            ids.lock.notify_all()
+        time.sleep(0.05)
+
+# A copy of the process asks with the same nonce and number.
+worker, nonce = ids.right["worker"], ids.nonce
+with ids.lock:
+    request = ids._next_request()
+    ids.number -= 1
+    assert "renewed" in Registry(place, "two").ask(request)["answer"]
+    time.sleep(0.01)
+hurry(ids, lambda: ids.nonce != nonce and ids.right)
+take(ids)
+assert ids.right["worker"] != worker, "the copy may issue what follows"
+
+# A later process with the same identity. The lock of the file prevents that.
+LeasedIds._identity = lambda self, state: ids.holder["identity"]
+later = LeasedIds(place, "two")
+take(later)
+hurry(ids, lambda: ids.closed)
+fails(ids, "succeeded")
+take(later)
+later.close()
+fails(later, "")
+
+wide = LeasedIds(place, "wide")
+fails(wide, "cannot hold")
+wide.close()
+END
+is(system($python, '-c', $program, "$top/examples", "$place user=producer", $folder, $outputs[-1]), 0,
+	'a program does not issue what a copy, a child or a later process may issue');
+is($registry->safe_psql('postgres', q{SELECT count(*), bool_and(released) FROM _snowflake.leases WHERE worker_id >= 1000}), '1|t', 'a worker ID that does not fit is returned');
 
 # All together.
 my ($total, $disorder) = (0, 0);
@@ -242,7 +331,7 @@ cmp_ok($total, '>', 500, "$total IDs of the client");
 is($disorder, 0, 'those of each process increase');
 stop_load($_) for $a, $b;
 my $of_worker = check_all('the client and three servers', $registry);
-is(join(' ', sort keys %$of_worker), '10 11 12', 'each ID has a worker ID of the pool');
+is(join(' ', sort keys %$of_worker), '10 11 12 20 21', 'each ID has a worker ID of the pool');
 $_->stop for $a, $b;
 
 done_testing();
