@@ -242,7 +242,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (SELECT (e.lease -> 'worker')::integer) AS i (worker_id)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'released')::boolean) AS r (is_released)
     CROSS JOIN LATERAL (SELECT NOT r.is_released AND (e.lease #>> '{contender,latest}')::bigint
-        >= now - 2 * ((of_pool -> 'lease')::bigint + (of_pool -> 'hold')::bigint)) AS c (is_heard)
+        >= now - 2 * (least((of_pool -> 'lease')::bigint, 30000) + (of_pool -> 'hold')::bigint)) AS c (is_heard)
     WHERE e.namespace = of_pool ->> 'namespace'
         AND i.worker_id >= (of_pool #> '{ids,start}')::bigint AND i.worker_id < (of_pool #> '{ids,end}')::bigint;
 END;
@@ -312,7 +312,8 @@ BEGIN ATOMIC
             count(*) FILTER (WHERE m.ordinary @> w.id::bigint)
         FROM jsonb_each_text(workers) AS w (id, state)) AS c (leased, free, known)
     LEFT JOIN LATERAL (
-        SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,grace_from}')::bigint) + t.lease + t.hold) AS u (until)
+        SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,grace_from}')::bigint) + least(t.lease,
+            greatest(interval '30 s', (registry #> '{loss,lost}')::bigint * interval '1 ms' + t.hold)) + t.hold) AS u (until)
         WHERE u.until > _snowflake.instant(now)) AS q ON true;
 END;
 COMMENT ON FUNCTION _snowflake.pool(jsonb, jsonb, bigint, jsonb) IS

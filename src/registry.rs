@@ -38,9 +38,9 @@ use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
 use super::{compat, encoding, server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::cluster_horizon::{Changes, Server, Servers};
+use snowflake_core::lease::cluster_horizon::{Changes, Reports, Server, Servers};
 use snowflake_core::lease::etcd::StoredPool;
-use snowflake_core::lease::registry::{self, Rows};
+use snowflake_core::lease::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
@@ -64,7 +64,7 @@ const READ: &str = "SELECT p.pool, l.lease, s.server, \
             - p.except_ids AS ordinary, \
         (SELECT true FROM _snowflake.leases AS o \
             WHERE o.namespace = p.namespace AND o.worker_id::bigint <@ p.worker_ids \
-            AND o.leased_until > $4::bigint + (p.pool -> 'lease')::bigint \
+            AND o.leased_until > $4::bigint + least((p.pool -> 'lease')::bigint, 30000) \
             ORDER BY o.leased_until DESC LIMIT 1) AS has_longer, \
         pg_catalog.host(pg_catalog.inet_client_addr()) AS address \
     FROM _snowflake.pools AS p \
@@ -133,7 +133,8 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     };
     let changes = Changes {
         row: Some(row),
-        server: None,
+        state: true,
+        ..Changes::default()
     };
     registry.write(&state, &table.namespace, &changes)?;
     Ok(free.as_nodes_clock())
@@ -280,7 +281,7 @@ impl Registry {
             namespace: stored.namespace,
             all: format!("[{},{})", pool.ids.start, pool.ids.end),
             ordinary: found.text("ordinary"),
-            latest: (!found.is("has_longer")).then(|| input.now.plus(pool.lease)),
+            latest: (!found.is("has_longer")).then(|| input.now.plus(pool.patience())),
             row: worker.map(|worker| (worker, row)),
             server: (server, parsed_if(found.get("server"))?),
             pool,
@@ -356,8 +357,18 @@ impl Servers for RegistryTable {
         self.server.1.clone()
     }
 
-    fn servers(&mut self) -> Vec<Server> {
-        or_raise(self.registry.servers())
+    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
+        let servers = or_raise(self.registry.servers());
+        let servers = servers.iter();
+        Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
+    }
+
+    fn count(&mut self, role: &Role) -> (usize, usize) {
+        let mut servers = or_raise(self.registry.servers());
+        servers.retain(|server| server.dropped.is_none());
+        let all = servers.len();
+        servers.retain(|server| server.holder.identity.role == *role);
+        (servers.len(), all)
     }
 }
 
@@ -372,16 +383,15 @@ impl Rows for RegistryTable {
         }
     }
 
-    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
-        self.search(
-            "SELECT lease FROM _snowflake.leases \
+    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row> {
+        let rows = self.run(
+            "SELECT jsonb_agg(lease) FROM _snowflake.leases \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8range \
              AND system_identifier = ($3::jsonb -> 'system')::numeric \
-             AND lease #> '{holder,identity}' = $3::jsonb \
-             ORDER BY (lease -> 'since')::bigint DESC, (lease #> '{holder,started}')::bigint DESC, \
-                 worker_id LIMIT 1",
+             AND lease #> '{holder,identity}' = $3::jsonb",
             &[&self.all, &json(identity)],
-        )
+        );
+        or_raise(parsed_if(rows.as_deref())).unwrap_or_default()
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
@@ -399,18 +409,62 @@ impl Rows for RegistryTable {
         WorkerId::new(id?.parse().ok()?)
     }
 
-    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
+    fn longest_free(&mut self, free: &Free) -> Option<Row> {
+        let [expired, bound, era, settled] = free_values(free);
         self.search(
             "SELECT lease FROM _snowflake.leases \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
              AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
+             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
              ORDER BY leased_until, worker_id LIMIT 1",
-            &[
-                &self.ordinary,
-                &expired.get().to_string(),
-                &bound.get().to_string(),
-            ],
+            &[&self.ordinary, &expired, &bound, &era, &settled],
         )
+    }
+
+    fn least_bound(&mut self, free: &Free) -> Option<Row> {
+        let [expired, bound, era, settled] = free_values(free);
+        self.search(
+            "SELECT lease FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
+             AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
+             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
+             ORDER BY bound, worker_id LIMIT 1",
+            &[&self.ordinary, &expired, &bound, &era, &settled],
+        )
+    }
+
+    fn count_free(&mut self, free: &Free, with_unused: bool, most: i64) -> i64 {
+        let [expired, bound, era, settled] = free_values(free);
+        let count = |text: Option<String>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let rows: i64 = count(self.run(
+            "SELECT count(*) FROM (SELECT FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
+             AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
+             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
+             LIMIT $7::bigint) AS f",
+            &[&self.ordinary, &expired, &bound, &era, &settled, &most.to_string()],
+        ));
+        if !with_unused || rows >= most {
+            return rows;
+        }
+        let known: i64 = count(self.run(
+            "SELECT count(*) FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange",
+            &[&self.ordinary],
+        ));
+        rows.saturating_add(self.pool.ordinary().saturating_sub(known))
+    }
+
+    fn latest_heard(&mut self) -> Option<RegistryMillis> {
+        let heard = or_raise(self.registry.value(
+            "SELECT max((lease -> 'heard')::bigint) FROM _snowflake.leases",
+            &[],
+        ));
+        Some(RegistryMillis::new(heard?.parse().ok()?))
+    }
+
+    fn is_later(&mut self, latest: RegistryMillis) -> bool {
+        self.latest.is_none_or(|known| known > latest)
     }
 
     fn clamp(&mut self, latest: RegistryMillis) {
@@ -428,6 +482,16 @@ impl Rows for RegistryTable {
         self.row = None;
     }
 
+    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers {
+        let rows = or_raise(self.registry.value(
+            "SELECT jsonb_agg(lease) FROM _snowflake.leases \
+             WHERE (lease -> 'heard')::bigint BETWEEN $1::bigint - $2::bigint AND $1::bigint + $2::bigint",
+            &[&now.get().to_string(), &registry::VOUCH_TIME.get().to_string()],
+        ));
+        let rows: Vec<Row> = or_raise(parsed_if(rows.as_deref())).unwrap_or_default();
+        vouchers_of(rows.iter(), asker, now)
+    }
+
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
         let bound = or_raise(self.registry.value(
             "SELECT max(bound) FROM _snowflake.leases WHERE system_identifier = $1::numeric",
@@ -435,6 +499,20 @@ impl Rows for RegistryTable {
         ));
         Some(UnixMillis::new(bound?.parse().ok()?))
     }
+}
+
+/// The parameters of a search for free rows.
+fn free_values(free: &Free) -> [String; 4] {
+    let (era, settled) = match free.known {
+        Some((era, settled)) => (era, settled.get()),
+        None => (0, i64::MIN),
+    };
+    [
+        free.expired.get().to_string(),
+        free.bound.get().to_string(),
+        era.to_string(),
+        settled.to_string(),
+    ]
 }
 
 fn or_raise<T>(result: Result<T, Error>) -> T {

@@ -412,6 +412,7 @@ fn refusal(refused: &RegistryError) -> String {
                 Fence::TakenOver => "Another server got it.",
                 Fence::Released => "It was returned.",
                 Fence::Revoked => "It was revoked at the registry.",
+                Fence::Succeeded => "The server was started again, and that one has a worker ID.",
                 Fence::Copied => "A copy of this server has used it.",
                 Fence::Lost => "The registry does not know the lease: it has lost it.",
                 Fence::Doubtful => {

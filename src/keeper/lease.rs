@@ -57,7 +57,7 @@ use snowflake_core::lease::node::{
     Change, FloorPolicy, HeldLease, LeaseError, LeaseFailure, Next, Node, NodeInput,
 };
 use snowflake_core::lease::{
-    Answer, Ask, Holder, Nonce, RegistryError, Reply, Request, ServerKey, Terms,
+    Answer, Ask, FloorCause, Holder, Nonce, RegistryError, Reply, Request, ServerKey, Terms,
 };
 use snowflake_core::slot::Slot;
 
@@ -337,7 +337,15 @@ impl Lease {
         let node = std::mem::replace(&mut self.node, candidate.reaching(FloorPolicy::Soon));
         let before = node.right().map(|right| right.worker);
         shared.with_lease(self.slot, |_, state| state.blocked = None);
-        let change = Change::Acquired { before, reached };
+        let because = match &reply.answer {
+            Answer::Granted(grant) => grant.because,
+            _ => FloorCause::Used,
+        };
+        let change = Change::Acquired {
+            before,
+            reached,
+            because,
+        };
         self.apply(shared, &change, Some(reply));
         self.release(node, end, &now)
     }
@@ -393,6 +401,10 @@ impl Lease {
             });
             state.link = Some(kept);
         });
+        // A later incarnation of the server has a worker ID: nothing is issued from here on.
+        if matches!(change, Change::Lost(_)) && right.is_none() {
+            let _ = self.close(shared);
+        }
         if is_held && unclaimed.take().is_some() {
             let _ = self.close(shared);
             let waits_since = Some(reading.boot);
@@ -421,11 +433,10 @@ impl Lease {
                 }
             }
             Change::Resumed(failure) => texts.resumed(right, failure, now).log(""),
-            Change::Lost(failure) => {
-                if let Some(right) = right {
-                    texts.lost(right, failure, true).warning();
-                }
-            }
+            Change::Lost(failure) => match right {
+                Some(right) => texts.lost(right, failure, true).warning(),
+                None => texts.troubled((None, false), None, None, failure).warning(),
+            },
             Change::Failed(failure) => {
                 let fixed = guc::worker_id().filter(|_| self.generator.is_none());
                 let right = (right, self.node.holds());

@@ -91,7 +91,7 @@ pub fn create_pool(wanted: &WantedPool, place: Place) -> Result<(), Error> {
         "name": name, "namespace": namespace, "spares": spares,
         "ids": {"start": start, "end": end}, "except": facts.except,
         "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis,
-        "made": 0,
+        "made": 0, "unused": !has_pools()?,
     });
     let pool: StoredPool = parsed(&pool.to_string())?;
     match place {

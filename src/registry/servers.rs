@@ -33,8 +33,9 @@ pub fn drop_server(name: &str) -> Result<(), Error> {
     let dropped = cluster_horizon::drop_server(&mut state, &servers, name, &registry_input(None)?);
     let server = dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))?;
     let changes = Changes {
-        row: None,
         server: Some((server.holder.identity, Some(server))),
+        state: true,
+        ..Changes::default()
     };
     registry.write(&state, "", &changes)
 }

@@ -92,8 +92,42 @@ pub struct Server {
 pub trait Servers {
     fn server(&mut self, identity: &ServerKey) -> Option<Server>;
 
-    /// All of them.
-    fn servers(&mut self) -> Vec<Server>;
+    /// What the servers that count have reported, without this one.
+    fn reports(&mut self, without: Option<&ServerKey>) -> Reports;
+
+    /// How many servers count: those of this role, and all.
+    fn count(&mut self, role: &Role) -> (usize, usize);
+}
+
+/// What the servers that count have reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reports {
+    /// The least report.
+    pub least: Option<UnixMillis>,
+    /// At least one of them has reported nothing.
+    pub is_silent: bool,
+}
+
+impl Reports {
+    /// What these servers have reported.
+    pub fn of<'a>(servers: impl Iterator<Item = &'a Server>) -> Self {
+        servers.fold(Self::default(), Self::and)
+    }
+
+    /// With one server more, if it counts.
+    fn and(mut self, server: &Server) -> Self {
+        if server.dropped.is_none() {
+            self.is_silent |= server.horizon.is_none();
+            let reports = self.least.into_iter().chain(server.horizon);
+            self.least = reports.min();
+        }
+        self
+    }
+
+    /// The least report; `None` if one is missing, or there is no server.
+    fn all(self) -> Option<UnixMillis> {
+        self.least.filter(|_| !self.is_silent)
+    }
 }
 
 /// What a request changes beside the state.
@@ -102,6 +136,11 @@ pub struct Changes {
     /// A row, which may be new.
     pub row: Option<Row>,
     pub server: Option<ChangedServer>,
+    /// The row was that of a server with this system identifier, and is no longer: keep that the
+    /// system has reached this instant, see [`registry::Rows::reached_by`].
+    pub reached: Option<(u64, UnixMillis)>,
+    /// The state has changed, and is to be stored.
+    pub state: bool,
 }
 
 /// What becomes of a server, which may be new; `None`: it goes.
@@ -128,13 +167,14 @@ impl<T: Servers> Draft<'_, T> {
         }
     }
 
-    fn servers(&mut self) -> Vec<Server> {
-        let mut servers = self.stored.servers();
-        if let Some((changed, server)) = &self.changes.server {
-            servers.retain(|server| server.holder.identity != *changed);
-            servers.extend(server.clone());
+    fn reports(&mut self) -> Reports {
+        match &self.changes.server {
+            None => self.stored.reports(None),
+            Some((changed, server)) => {
+                let others = self.stored.reports(Some(changed));
+                server.iter().fold(others, Reports::and)
+            }
         }
-        servers
     }
 
     fn put_server(&mut self, server: Server) {
@@ -148,8 +188,8 @@ impl<T: Servers> Draft<'_, T> {
 
 impl KeptHorizon {
     /// Rule 3: the servers are about to change.
-    fn keep(&mut self, servers: &[Server]) {
-        self.greatest = self.greatest.max(least(servers));
+    fn keep(&mut self, reports: Reports) {
+        self.greatest = self.greatest.max(reports.all());
         self.due = false;
     }
 }
@@ -169,13 +209,6 @@ fn counting(servers: &[Server]) -> impl Iterator<Item = &Server> {
     servers.iter().filter(|server| server.dropped.is_none())
 }
 
-/// The least report; `None` if one is missing, or there is no server.
-fn least(servers: &[Server]) -> Option<UnixMillis> {
-    let silent = counting(servers).any(|server| server.horizon.is_none());
-    let reports = counting(servers).filter_map(|server| server.horizon);
-    reports.min().filter(|_| !silent)
-}
-
 /// The horizon of the cluster.
 ///
 /// # Errors
@@ -189,11 +222,12 @@ pub fn read(
         return Err(HorizonError::Stopped(Box::new(stopped.clone())));
     }
     let mut state = state.clone();
-    state.notice(input);
+    state.notice(input, None);
+    let reports = Reports::of(servers.iter());
     if state.horizon.due {
-        state.horizon.keep(servers);
+        state.horizon.keep(reports);
     }
-    if let Some(horizon) = reached(&state, servers, input.now) {
+    if let Some(horizon) = reached(&state, reports, input.now) {
         return Ok(horizon);
     }
     let silent = counting(servers).find(|server| server.horizon.is_none());
@@ -203,25 +237,21 @@ pub fn read(
 }
 
 /// The horizon, if there is one.
-fn reached(state: &State, servers: &[Server], now: RegistryMillis) -> Option<UnixMillis> {
+fn reached(state: &State, reports: Reports, now: RegistryMillis) -> Option<UnixMillis> {
     let kept = state.horizon;
-    let grace = state.loss.and_then(|loss| loss.grace_from);
-    let is_grace = grace.is_some_and(|from| now < from.plus(kept.patience));
-    let least = least(servers).filter(|_| !is_grace);
-    kept.greatest.max(least)
+    let grace_end = state.loss.and_then(|loss| {
+        let quiet = loss.quiet(&state.longest);
+        Some(loss.grace_from?.plus(quiet))
+    });
+    let is_grace = grace_end.is_some_and(|end| now < end);
+    kept.greatest.max(reports.all().filter(|_| !is_grace))
 }
 
 /// Called before the servers change, and after a loss may have been noticed.
 pub(super) fn after_loss(state: &mut State, servers: &mut Draft<impl Servers>) {
     if state.horizon.due {
-        state.horizon.keep(&servers.servers());
+        state.horizon.keep(servers.reports());
     }
-}
-
-/// A request arrives for this pool.
-pub(super) fn hear(state: &mut State, pool: &Pool) {
-    let kept = &mut state.horizon;
-    kept.patience = kept.patience.max(pool.lease.plus(pool.hold));
 }
 
 /// Keeps the horizon of this moment, and returns it.
@@ -230,7 +260,7 @@ fn keep(
     servers: &mut Draft<impl Servers>,
     input: &RegistryInput,
 ) -> Option<UnixMillis> {
-    let reached = reached(state, &servers.servers(), input.now);
+    let reached = reached(state, servers.reports(), input.now);
     state.horizon.greatest = reached;
     reached
 }
@@ -258,9 +288,7 @@ pub(super) fn crowd(servers: &mut Draft<impl Servers>, asker: &ServerKey) -> Opt
     if known.is_some_and(|server| server.dropped.is_none()) {
         return None;
     }
-    let all = servers.servers();
-    let of_role = counting(&all).filter(|server| server.holder.identity.role == asker.role);
-    let (of_role, all) = (of_role.count(), counting(&all).count());
+    let (of_role, all) = servers.stored.count(&asker.role);
     let most = if of_role >= OF_ROLE_MAX { of_role } else { all };
     let is_crowd = of_role >= OF_ROLE_MAX || all >= ALL_MAX;
     u32::try_from(most).ok().filter(|_| is_crowd)
@@ -304,6 +332,19 @@ pub(super) fn joined(
     });
 }
 
+/// Whether a later incarnation of the server counts, and may run.
+pub(super) fn successor(
+    servers: &mut Draft<impl Servers>,
+    asker: &Holder,
+    now: RegistryMillis,
+) -> bool {
+    let server = servers.server(&asker.identity);
+    server.is_some_and(|server| {
+        let may_run = !server.stopped && server.dropped.is_none() && now < server.until;
+        server.holder.started > asker.started && may_run
+    })
+}
+
 /// Whether an administrator has dropped the server that asks: its token has ended.
 pub(super) fn is_dropped(servers: &mut Draft<impl Servers>, request: &Request) -> bool {
     let server = servers.server(&request.asker.identity);
@@ -331,7 +372,8 @@ pub(super) fn reported(
     // A server that renews counts, whatever has become of its entry.
     let known = known.filter(|server| server.nonce == row.nonce);
     let mut server = known.unwrap_or_else(|| newcomer(row, now));
-    let latest = state.top.plus(pool.hold).as_nodes_clock().min(row.bound);
+    let latest = state.top.max(now).plus(pool.hold);
+    let latest = latest.as_nodes_clock().min(row.bound);
     if let Some(report) = report {
         server.horizon = server.horizon.max(Some(report.min(latest)));
         server.reported = Some(now);
@@ -423,22 +465,21 @@ pub fn drop_server(
     name: &str,
     input: &RegistryInput,
 ) -> Result<Server, DropServerError> {
-    state.notice(input);
+    state.change(input, None);
+    let reports = Reports::of(servers.iter());
     if state.horizon.due {
-        state.horizon.keep(servers);
+        state.horizon.keep(reports);
     }
     let found = counting(servers).find(|server| server.name() == name);
     let Some(mut server) = found.cloned() else {
         return Err(DropServerError::Unknown);
     };
-    let until = server
-        .until
-        .get()
-        .min(input.now.plus(state.horizon.patience).get());
-    if !server.stopped && input.now.get() < until {
+    let silence = state.longest.patience.plus(state.longest.hold);
+    let until = server.until.min(input.now.plus(silence));
+    if !server.stopped && input.now < until {
         return Err(DropServerError::MayRun(Box::new(server)));
     }
-    state.horizon.greatest = reached(state, servers, input.now);
+    state.horizon.greatest = reached(state, reports, input.now);
     server.dropped = Some(input.now);
     // It is kept for good, to know its token.
     server.holder.host.clear();

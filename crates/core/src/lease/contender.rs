@@ -29,7 +29,7 @@ pub struct Contender {
     /// From when on the row has noted this server without a break: the first refusal, or
     /// the first one after it had gone away, or after the row has told of others.
     pub since: RegistryMillis,
-    /// The latest refusal, exact to a third of a lease.
+    /// The latest refusal, exact to a third of the patience.
     pub latest: RegistryMillis,
     /// The hash of the one that had its turn before.
     pub after: u64,
@@ -39,7 +39,7 @@ impl Contender {
     /// The contender that the row notes, unless it has gone away.
     #[must_use]
     pub fn of(row: &Row, pool: &Pool, now: RegistryMillis) -> Option<Box<Self>> {
-        let gone = gone(pool.lease, pool.hold);
+        let gone = gone(pool.patience(), pool.hold);
         let known = row.contender.clone();
         known.filter(|known| now.since(known.latest).abs() <= gone)
     }
@@ -57,13 +57,12 @@ impl Contender {
             return Some(new(0));
         };
         if known.by == by {
-            let third = Millis::new(pool.lease.get() / 3);
+            let third = Millis::new(pool.patience().get() / 3);
             let latest = now;
             let is_due = now.since(known.latest).abs() >= third;
             return is_due.then_some(Self { latest, ..*known });
         }
-        let renewal = row.leased_until.plus(Millis::ZERO.minus(pool.lease));
-        if row.renewed && known.since < renewal {
+        if row.renewed && known.since < row.heard {
             return Some(new(hash(&known.by)));
         }
         let turn = |by| hash(by).wrapping_sub(known.after).wrapping_sub(1);
@@ -79,8 +78,8 @@ fn hash(by: &Named) -> u64 {
 
 /// A server that was not refused for so long has gone away. Longer than a grace period, in
 /// which no claim is refused because of a row.
-fn gone(lease: Millis, hold: Millis) -> Millis {
-    lease.plus(hold).times(2)
+fn gone(patience: Millis, hold: Millis) -> Millis {
+    patience.plus(hold).times(2)
 }
 
 /// The contenders of which a holder has told its log.
@@ -94,7 +93,7 @@ impl Contenders {
     pub fn note(&mut self, contender: &Contender, terms: &Terms) -> bool {
         // Several take turns on the row, so each is heard of less often.
         let turns = i64::try_from(self.0.len().max(1)).unwrap_or(i64::MAX);
-        let gone = gone(terms.lease, terms.hold).times(turns);
+        let gone = gone(terms.patience, terms.hold).times(turns);
         if let Some(known) = self.0.iter_mut().find(|known| known.by == contender.by) {
             let is_back = contender.since.since(known.latest) > gone;
             known.clone_from(contender);

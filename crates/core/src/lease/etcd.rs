@@ -56,11 +56,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::cluster_horizon::{Changes, Server, Servers};
-use super::registry::{self, Rows};
+use super::cluster_horizon::{Changes, Reports, Server, Servers};
+use super::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use super::seal::SealKey;
 use super::state::{RegistryInput, State};
-use super::{Answer, Ask, Cause, Origin, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
+use super::{
+    Answer, Ask, Cause, Origin, Pool, RegistryMillis, Reply, Request, Role, Row, ServerKey,
+};
 
 /// The pool of servers whose settings name no other one.
 pub const DEFAULT_POOL: &str = "default";
@@ -165,7 +167,7 @@ pub fn first(
     }
     let input = etcd_input.registry_input(None);
     let mut state = State::new(&input, key);
-    state.lose(Cause::New, &input);
+    state.lose(Cause::New, &input, Some(input.now));
     let pool = StoredPool {
         namespace: "default".to_string(),
         pool: Pool::default_at(input.now),
@@ -185,6 +187,8 @@ pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
 pub struct EtcdRows {
     /// The rows of the pool's namespace.
     pub rows: Vec<Row>,
+    /// All rows were read.
+    pub is_all: bool,
     /// The rows of other namespaces.
     pub elsewhere: Vec<Row>,
     /// The worker IDs of the pool's namespace whose keys have not gone.
@@ -270,7 +274,7 @@ fn seen(row: &Row, is_live: bool, pool: &Pool, now: RegistryMillis, era: Option<
         if Some(row.era) == era {
             row.leased_until = row.leased_until.max(now);
         }
-        row.leased_until = row.leased_until.min(now.plus(pool.lease));
+        row.leased_until = row.leased_until.min(now.plus(pool.patience()));
     } else {
         let free = now.plus(Millis::ZERO.minus(pool.hold));
         row.leased_until = row.leased_until.min(free);
@@ -283,6 +287,7 @@ pub struct Table<'a> {
     pool: &'a Pool,
     rows: BTreeMap<WorkerId, Row>,
     elsewhere: &'a [Row],
+    is_all: bool,
     servers: &'a [Server],
 }
 
@@ -298,6 +303,7 @@ impl<'a> Table<'a> {
             pool,
             rows: rows.collect(),
             elsewhere: &found.elsewhere,
+            is_all: found.is_all,
             servers: &found.servers,
         }
     }
@@ -308,6 +314,15 @@ impl<'a> Table<'a> {
         self.own()
             .filter(|row| !row.released && row.leased_until.plus(self.pool.hold) > now)
             .max_by_key(|row| row.leased_until)
+    }
+
+    fn free(&self, free: &Free) -> impl Iterator<Item = &Row> {
+        self.ordinary().filter(|row| free.has(row))
+    }
+
+    fn ordinary(&self) -> impl Iterator<Item = &Row> {
+        let rows = self.own();
+        rows.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker))
     }
 
     /// The rows of the pool's range; others are those of pools that were dropped.
@@ -325,8 +340,20 @@ impl Servers for Table<'_> {
         found.cloned()
     }
 
-    fn servers(&mut self) -> Vec<Server> {
-        self.servers.to_vec()
+    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
+        let servers = self.servers.iter();
+        Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
+    }
+
+    fn count(&mut self, role: &Role) -> (usize, usize) {
+        let counting = self
+            .servers
+            .iter()
+            .filter(|server| server.dropped.is_none());
+        let of_role = counting
+            .clone()
+            .filter(|server| server.holder.identity.role == *role);
+        (of_role.count(), counting.count())
     }
 }
 
@@ -335,11 +362,9 @@ impl Rows for Table<'_> {
         self.rows.get(&worker).cloned()
     }
 
-    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
-        let held = self.own();
-        let held = held.filter(|row| row.holder.identity == *identity);
-        held.max_by_key(|row| (row.since, row.holder.started))
-            .cloned()
+    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row> {
+        let held = self.own().filter(|row| row.holder.identity == *identity);
+        held.cloned().collect()
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
@@ -348,19 +373,41 @@ impl Rows for Table<'_> {
         ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
     }
 
-    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
-        let free = self.own();
-        let free = free.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker));
-        let free = free.filter(|row| row.released || row.leased_until <= expired);
-        let free = free.filter(|row| row.bound <= bound);
-        free.min_by_key(|row| row.leased_until).cloned()
+    fn longest_free(&mut self, free: &Free) -> Option<Row> {
+        self.free(free).min_by_key(|row| row.leased_until).cloned()
     }
 
-    fn clamp(&mut self, latest: RegistryMillis) {
-        // Not a change: each reader sees it so.
-        for row in self.rows.values_mut() {
-            row.leased_until = row.leased_until.min(latest);
-        }
+    fn least_bound(&mut self, free: &Free) -> Option<Row> {
+        self.free(free).min_by_key(|row| row.bound).cloned()
+    }
+
+    fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let unused = match with_unused {
+            true => self
+                .pool
+                .ordinary()
+                .saturating_sub(number(self.ordinary().count())),
+            false => 0,
+        };
+        number(self.free(free).count()).saturating_add(unused)
+    }
+
+    fn latest_heard(&mut self) -> Option<RegistryMillis> {
+        let is_all = self.is_all;
+        let rows = self.rows.values().chain(self.elsewhere);
+        rows.map(|row| row.heard).max().filter(|_| is_all)
+    }
+
+    fn is_later(&mut self, _: RegistryMillis) -> bool {
+        false
+    }
+
+    fn clamp(&mut self, _: RegistryMillis) {}
+
+    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers {
+        let rows = self.rows.values().chain(self.elsewhere);
+        vouchers_of(rows, asker, now)
     }
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {

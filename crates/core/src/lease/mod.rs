@@ -57,6 +57,7 @@ use serde::{Deserialize, Serialize};
 use self::contender::Contender;
 pub use self::role::Role;
 use self::seal::Seal;
+use self::state::Lengths;
 use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 
 /// An instant by the clock of the registry, in milliseconds since 1970-01-01 UTC. The
@@ -286,7 +287,7 @@ impl Era {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Memory {
     pub era: Era,
-    /// How many changes the registry had stored.
+    /// How many changes of its state the registry had stored.
     pub serial: u64,
     /// The start of the registry's server that has said this: see [`state::RegistryInput::start`].
     #[serde(with = "hex")]
@@ -296,6 +297,9 @@ pub struct Memory {
     /// Proves that the registry has said this: see [`seal`].
     pub seal: Seal,
 }
+
+/// The longest patience of a pool.
+pub const PATIENCE: Millis = Millis::new(30_000);
 
 /// A pool of worker IDs: what `snowflake_create_pool()` was told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -308,15 +312,19 @@ pub struct Pool {
     /// How many worker IDs at the end of the range are spare: only for the server that
     /// hosts the registry, when it was promoted.
     pub spares: i64,
-    /// For how long a grant or a renewal holds.
+    /// How far a bound may lie ahead of its holder's clock: for so long a holder does without
+    /// the registry. See also [`Pool::patience`].
     pub lease: Millis,
-    /// How long nobody else gets a worker ID after its lease has expired. Also how far
+    /// How long nobody else gets a worker ID after the patience has passed. Also how far
     /// clocks may differ when a registry loses grants.
     pub hold: Millis,
     /// How far a generator may lead its server's clock.
     pub max_ahead: Millis,
     /// When the pool was made.
     pub made: RegistryMillis,
+    /// Nobody had used these worker IDs when the pool was made.
+    #[serde(default)]
+    pub unused: bool,
 }
 
 /// What a holder must know of its pool.
@@ -326,6 +334,7 @@ pub struct Terms {
     /// must hold all of them, see [`Terms::fit`].
     pub ids: Range<i64>,
     pub lease: Millis,
+    pub patience: Millis,
     pub hold: Millis,
     /// No single generator leads the clock by more.
     pub max_ahead: Millis,
@@ -348,11 +357,40 @@ impl Pool {
             ids: 0..1024,
             except: Vec::new(),
             spares: 0,
-            lease: Millis::new(30_000),
+            lease: Millis::new(600_000),
             hold: Millis::new(30_000),
             max_ahead: Millis::new(60_000),
             made,
+            unused: true,
         }
+    }
+
+    /// How long a holder may be silent before the hold begins, after which another server gets
+    /// its worker ID.
+    #[must_use]
+    pub fn patience(&self) -> Millis {
+        self.lease.min(PATIENCE)
+    }
+
+    /// The lengths of the pool's terms.
+    pub fn lengths(&self) -> Lengths {
+        Lengths {
+            lease: self.lease,
+            patience: self.patience(),
+            hold: self.hold,
+            max_ahead: self.max_ahead,
+        }
+    }
+
+    /// How many worker IDs servers can get: those that are neither excepted nor spare.
+    #[must_use]
+    pub fn ordinary(&self) -> i64 {
+        let end = self.first_spare();
+        let excepted = self.except.iter().map(|ids| {
+            let (from, to) = (ids.start.max(self.ids.start), ids.end.min(end));
+            to.saturating_sub(from).max(0)
+        });
+        (end - self.ids.start - excepted.sum::<i64>()).max(0)
     }
 
     /// `None` if the pool makes no sense: no worker ID, one outside 0 to 2^31 - 1, more
@@ -390,6 +428,7 @@ impl Pool {
         Terms {
             ids: self.ids.clone(),
             lease: self.lease,
+            patience: self.patience(),
             hold: self.hold,
             max_ahead: self.max_ahead,
         }
@@ -411,6 +450,9 @@ pub struct Row {
     /// renewed.
     pub revoked: Option<RegistryMillis>,
     pub holder: Holder,
+    /// The grant was of a fixed worker ID.
+    #[serde(default)]
+    pub claimed: bool,
     /// When the token was granted.
     pub since: RegistryMillis,
     /// The floor of the grant.
@@ -419,7 +461,10 @@ pub struct Row {
     pub start: UnixMillis,
     /// The token was renewed since the grant.
     pub renewed: bool,
-    /// When the lease expires, or when the token was released.
+    /// When the holder was heard last.
+    pub heard: RegistryMillis,
+    /// The end of the holder's patience: a hold later, another server gets the worker ID. Or when
+    /// the token was released.
     pub leased_until: RegistryMillis,
     /// No ID whose tick begins at or after it has been issued under this worker ID.
     pub bound: UnixMillis,
@@ -467,6 +512,8 @@ pub enum Ask {
     Renew {
         worker: WorkerId,
         counter: u64,
+        /// The bound that the node knows, of the grant or the latest renewal.
+        bound: UnixMillis,
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         furthest: UnixMillis,
         /// No ID of a tick that ends at or before it can appear on this server any more: see
@@ -478,6 +525,8 @@ pub enum Ask {
     Release {
         worker: WorkerId,
         counter: u64,
+        /// As in [`Ask::Renew`].
+        bound: UnixMillis,
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         end: UnixMillis,
         /// Transactions hold IDs from this instant on, which can still appear.
@@ -487,6 +536,26 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// The token of which it is, and the bound that the node knows.
+    #[must_use]
+    pub const fn token(&self) -> Option<(WorkerId, u64, UnixMillis)> {
+        match *self {
+            Self::Acquire { .. } => None,
+            Self::Renew {
+                worker,
+                counter,
+                bound,
+                ..
+            }
+            | Self::Release {
+                worker,
+                counter,
+                bound,
+                ..
+            } => Some((worker, counter, bound)),
+        }
+    }
+
     /// The worker ID that the token is of.
     #[must_use]
     pub const fn worker(&self) -> Option<WorkerId> {
@@ -534,10 +603,13 @@ pub struct Reply {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Granted(Grant),
-    /// The bound is stored, and the lease begins again.
+    /// The bound is stored, and the patience begins again.
     Renewed {
         bound: UnixMillis,
+        /// See [`Row::leased_until`].
         until: RegistryMillis,
+        /// When to renew next, from the request on.
+        again: Millis,
         /// The row's contender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         contender: Option<Box<Contender>>,
@@ -565,8 +637,27 @@ pub struct Grant {
     /// The latest bound of before that servers with the asker's system identifier have:
     /// no mark that such a server has written under a lease lies past its bound.
     pub reached: UnixMillis,
+    /// Why the floor is where it is: for people, where it lies ahead.
+    pub because: FloorCause,
+    /// See [`Row::leased_until`].
     pub until: RegistryMillis,
+    /// When to renew next, from the request on.
+    pub again: Millis,
     pub terms: Terms,
+}
+
+/// What a floor follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FloorCause {
+    /// The worker ID was used up to there, or may have been.
+    Used,
+    /// The registry has lost grants.
+    Loss,
+    /// The pool is new, and its worker IDs may have been used before.
+    NewPool,
+    /// The horizon of the cluster.
+    Horizon,
 }
 
 /// Why a request is refused.
@@ -640,6 +731,8 @@ pub enum Fence {
     Doubtful,
     /// Another role has taken it.
     OtherRole,
+    /// The same server has been started again: a later incarnation of its identity has asked.
+    Succeeded,
 }
 
 /// Why a registry may have lost grants.

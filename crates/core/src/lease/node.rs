@@ -39,10 +39,13 @@
 //!     it asks for one whose floor has passed, and for no other ([`FloorPolicy::Passed`]); the
 //!     node before returns its own then.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
 use super::state::DAY;
 use super::{
-    Answer, Ask, Fence, Grant, Holder, Memory, Nonce, RegistryError, Reply, Request, Terms,
+    Answer, Ask, Fence, FloorCause, Grant, Holder, Memory, Nonce, RegistryError, Reply, Request,
+    Terms,
 };
 
 /// The shortest time between two requests.
@@ -52,6 +55,10 @@ const LEAST_PAUSE: Millis = Millis::new(20);
 const UNMET_PAUSE: Millis = Millis::new(200);
 /// The longest time between two requests that were not answered as the node hopes.
 const LONGEST_PAUSE: Millis = Millis::new(1000);
+
+/// The longest time between two requests while more than half of the bound is left, or if a later
+/// incarnation of the server has a worker ID.
+const AMPLE_PAUSE: Millis = Millis::new(10_000);
 
 /// How far a floor may be ahead of the node's clock. A holder's clock may have been wrong
 /// by a day, and another day is left for the clock of the registry.
@@ -127,6 +134,8 @@ pub enum Change {
         before: Option<WorkerId>,
         /// The latest bound that this system had before, see [`Grant::reached`].
         reached: UnixMillis,
+        /// Why the floor is where it is.
+        because: FloorCause,
     },
     /// The registry answers as it should again, after this failure.
     Resumed(LeaseFailure),
@@ -190,6 +199,7 @@ pub struct KeptNode {
     number: u64,
     memory: Option<Memory>,
     right: Option<HeldLease>,
+    generation: u64,
     holds: bool,
     terms: Option<Terms>,
 }
@@ -218,6 +228,8 @@ pub struct Node {
     number: u64,
     memory: Option<Memory>,
     right: Option<HeldLease>,
+    /// How often it was granted a worker ID.
+    generation: u64,
     /// The right's token counts as far as the node knows.
     holds: bool,
     terms: Option<Terms>,
@@ -227,6 +239,8 @@ pub struct Node {
     /// When to ask next if somebody needs more.
     soonest: Option<BootNanos>,
     pause: Millis,
+    /// Until then, more than half is left of what the bound left at the latest renewal.
+    ample: Option<BootNanos>,
     needed: Option<UnixMillis>,
     failure: Option<LeaseFailure>,
     closed: bool,
@@ -246,12 +260,14 @@ impl Node {
             number: 0,
             memory,
             right: None,
+            generation: 0,
             holds: false,
             terms: None,
             sent: None,
             due: None,
             soonest: None,
             pause: LEAST_PAUSE,
+            ample: None,
             needed: None,
             failure: None,
             closed: false,
@@ -274,6 +290,7 @@ impl Node {
         Self {
             number: kept.number,
             right: kept.right,
+            generation: kept.generation,
             holds: kept.holds,
             terms: kept.terms,
             ..Self::new(me, kept.nonce, fixed, kept.memory)
@@ -288,6 +305,7 @@ impl Node {
             number: self.number,
             memory: self.memory,
             right: self.right,
+            generation: self.generation,
             holds: self.holds,
             terms: self.terms.clone(),
         }
@@ -380,6 +398,7 @@ impl Node {
             }) if self.holds => Ask::Renew {
                 worker,
                 counter,
+                bound: self.right.map_or(now.furthest, |right| right.not_after),
                 furthest: now.furthest,
                 horizon: None,
             },
@@ -427,7 +446,7 @@ impl Node {
                 self.troubled(LeaseError::FloorTooFar { worker, floor }, now)
             }
             Answer::Granted(grant) => self.granted(grant, sent, now),
-            Answer::Renewed { bound, .. } => self.renewed(*bound, sent, now),
+            Answer::Renewed { bound, again, .. } => self.renewed((*bound, *again), sent, now),
             Answer::Released => Change::Returned,
             Answer::Ignored => self.copied(),
             Answer::Again => {
@@ -437,6 +456,12 @@ impl Node {
             Answer::Refused(RegistryError::Fenced {
                 why: Fence::Copied, ..
             }) => self.copied(),
+            Answer::Refused(
+                refused @ RegistryError::Fenced {
+                    why: Fence::Succeeded,
+                    ..
+                },
+            ) => self.succeeded(refused, now),
             Answer::Refused(refused) => self.refused(refused, now),
         }
     }
@@ -446,8 +471,14 @@ impl Node {
         if self.sent.take_if(|sent| sent.number == number).is_none() {
             return Change::Nothing;
         }
-        self.sleep(self.pause, now);
-        self.pause = self.pause.times(2).min(LONGEST_PAUSE);
+        let is_ample = self.ample.is_some_and(|until| now.boot < until) && self.holds;
+        let pause = match is_ample {
+            true => self.pause.max(LONGEST_PAUSE),
+            false => self.pause.min(LONGEST_PAUSE),
+        };
+        self.sleep(pause, now);
+        self.soonest = Some(after(now.boot, pause.min(LONGEST_PAUSE)));
+        self.pause = pause.times(2).min(self.ample_pause());
         self.troubled(LeaseError::Unreachable(why), now)
     }
 
@@ -460,6 +491,7 @@ impl Node {
         let ask = Ask::Release {
             worker: right.worker,
             counter: right.counter,
+            bound: right.not_after,
             end,
             held: None,
         };
@@ -473,6 +505,23 @@ impl Node {
         Change::Copied
     }
 
+    /// The server was started again, and a later incarnation has a worker ID. This one has no right
+    /// from here on, not even below its bound: it shares what the bound does not guard.
+    fn succeeded(&mut self, refused: &RegistryError, now: &NodeInput) -> Change {
+        self.holds = false;
+        self.sleep(self.ample_pause(), now);
+        let why = LeaseError::Refused(refused.clone());
+        match self.right.take() {
+            None => self.troubled(why, now),
+            Some(_) => {
+                let since = now.clock;
+                let failure = LeaseFailure { since, why };
+                self.failure = Some(failure.clone());
+                Change::Lost(failure)
+            }
+        }
+    }
+
     const fn floor_limit(&self) -> Millis {
         match self.floor_policy {
             FloorPolicy::Any | FloorPolicy::Soon => FLOOR_LIMIT,
@@ -482,26 +531,36 @@ impl Node {
 
     fn granted(&mut self, grant: &Grant, sent: Sent, now: &NodeInput) -> Change {
         let before = self.right.map(|right| right.worker);
+        self.generation += 1;
         self.right = Some(HeldLease {
             worker: grant.worker,
             counter: grant.counter,
-            generation: self.right.map_or(0, |right| right.generation) + 1,
+            generation: self.generation,
             not_before: grant.floor,
             not_after: grant.bound,
         });
         self.holds = true;
         self.terms = Some(grant.terms.clone());
         self.failure = None;
-        self.plan(sent, now);
-        let reached = grant.reached;
-        Change::Acquired { before, reached }
+        self.plan(grant.again, sent, now);
+        let (reached, because) = (grant.reached, grant.because);
+        Change::Acquired {
+            before,
+            reached,
+            because,
+        }
     }
 
-    fn renewed(&mut self, bound: UnixMillis, sent: Sent, now: &NodeInput) -> Change {
+    fn renewed(
+        &mut self,
+        (bound, again): (UnixMillis, Millis),
+        sent: Sent,
+        now: &NodeInput,
+    ) -> Change {
         if let Some(right) = &mut self.right {
             right.not_after = right.not_after.max(bound);
         }
-        self.plan(sent, now);
+        self.plan(again, sent, now);
         self.failure.take().map_or(Change::Nothing, Change::Resumed)
     }
 
@@ -560,18 +619,39 @@ impl Node {
         self.soonest = self.due;
     }
 
-    /// When to renew.
-    fn plan(&mut self, sent: Sent, now: &NodeInput) {
-        let (Some(right), Some(terms)) = (self.right, &self.terms) else {
+    /// When to renew: when the registry says, or a third of what the bound leaves is used up. Nodes
+    /// that were answered at the same time do not ask at the same time again.
+    fn plan(&mut self, again: Millis, sent: Sent, now: &NodeInput) {
+        let Some(right) = self.right else {
             return;
         };
         let left = right.not_after.since(now.clock.max(now.furthest));
-        let third = Millis::new(left.min(terms.lease).get() / 3);
+        let third = Millis::new(left.get() / 3).min(again);
+        let third = Millis::new(third.get() * self.jitter() / 100);
         self.due = Some(after(sent.at, third.max(LEAST_PAUSE)));
+        self.ample = Some(after(sent.at, Millis::new(left.get() / 2)));
         self.needed = self.needed.filter(|needed| *needed >= right.not_after);
         let pause = self.needed.map_or(LEAST_PAUSE, |_| UNMET_PAUSE);
         self.soonest = Some(after(sent.at, pause));
         self.pause = LEAST_PAUSE;
+    }
+}
+
+impl Node {
+    /// See [`AMPLE_PAUSE`]. Half the patience at most.
+    fn ample_pause(&self) -> Millis {
+        let patience = self
+            .terms
+            .as_ref()
+            .map_or(AMPLE_PAUSE, |terms| terms.patience);
+        AMPLE_PAUSE.min(Millis::new(patience.get() / 2).max(LONGEST_PAUSE))
+    }
+
+    /// Between 80 and 120, different for each node and request.
+    fn jitter(&self) -> i64 {
+        let mut hasher = DefaultHasher::new();
+        (self.nonce, self.number).hash(&mut hasher);
+        80 + i64::try_from(hasher.finish() % 41).unwrap_or_default()
     }
 }
 

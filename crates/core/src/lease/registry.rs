@@ -74,25 +74,60 @@
 //! told of an era before it is stored: the request that begins one is answered with
 //! [`Answer::Again`].
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::cluster_horizon::{self, Changes, Draft, Servers};
 use super::contender::Contender;
+use super::node::FLOOR_LIMIT;
 use super::seal::{Seal, Token};
-use super::state::{DAY, Heard, Loss, RegistryInput, Start, State};
+use super::state::{DAY, Loss, RegistryInput, Start, State};
 use super::{
-    Answer, Ask, Cause, Fence, Grant, Holder, Memory, Named, Pool, RegistryError, RegistryMillis,
-    Reply, Request, Row, Seen, ServerKey, Stopped,
+    Answer, Ask, Cause, Fence, FloorCause, Grant, Holder, Memory, Named, Pool, RegistryError,
+    RegistryMillis, Reply, Request, Row, Seen, ServerKey, Stopped,
 };
 
 /// As much of a lease is granted to an incarnation that leads, before any time has
-/// passed: enough to issue, too little to matter.
+/// passed, but half a second at most: enough to issue, too little to matter.
 const FIRST_PART: i64 = 64;
-/// How many other servers at most vouch for a clock.
-const VOUCHERS: usize = 16;
+const FIRST_PART_MAX: Millis = Millis::new(500);
 /// For how long a renewal vouches for the clock of its server.
 pub const VOUCH_TIME: Millis = Millis::new(30_000);
 /// No bound is granted further past the registry's clock, however many vouch.
 pub const VOUCHED_MAX: Millis = DAY.times(7);
+/// A node renews so often, and three times in the patience.
+const AGAIN_MAX: Millis = Millis::new(10_000);
+/// Requests that are answered at the same time read the clock in any order. So much later is no
+/// sign that the clock has gone back.
+const CLOCK_SLACK: Millis = Millis::new(1_000);
+/// An identity that has so many worker IDs whose bound has not passed gets no further one whose
+/// bound has.
+const RESTING_MAX: usize = 3;
+
+/// Which rows are asked for: those that are neither spare nor excepted, and are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Free {
+    /// A row is free that is released, or has `leased_until` at or before it.
+    pub expired: RegistryMillis,
+    /// With a bound of at most this.
+    pub bound: UnixMillis,
+    /// While a loss is not over: rows of at least this era, and those that were released at or
+    /// before this instant.
+    pub known: Option<(u64, RegistryMillis)>,
+}
+
+impl Free {
+    /// Whether a row, which is neither spare nor excepted, is one of them.
+    #[must_use]
+    pub fn has(&self, row: &Row) -> bool {
+        let is_free = row.released || row.leased_until <= self.expired;
+        let is_known = self
+            .known
+            .is_none_or(|(era, at)| row.era >= era || (row.released && row.leased_until <= at));
+        is_free && is_known && row.bound <= self.bound
+    }
+}
 
 /// The rows of one pool, and the servers of all, as they are stored. A row that was never granted
 /// does not exist.
@@ -100,24 +135,70 @@ pub trait Rows: Servers {
     /// The row of a worker ID.
     fn get(&mut self, worker: WorkerId) -> Option<Row>;
 
-    /// The row whose holder has this identity; of several, the one that was granted last
-    /// (the greatest `since`; if they are the same, that of the later incarnation).
-    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row>;
+    /// All rows whose holder has this identity.
+    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row>;
 
     /// The first worker ID of the pool that is not excepted, not spare, and has no row.
     fn unused(&mut self) -> Option<WorkerId>;
 
-    /// Of the rows that are not spare (and not excepted), and are released or leased
-    /// until `expired` at the latest, with a bound of at most `bound`: the one with the
-    /// least `leased_until`.
-    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row>;
+    /// Of these rows the one with the least `leased_until`.
+    fn longest_free(&mut self, free: &Free) -> Option<Row>;
 
-    /// Lowers `leased_until` of all rows to this at most, in what is stored.
+    /// Of these rows the one with the least bound.
+    fn least_bound(&mut self, free: &Free) -> Option<Row>;
+
+    /// How many of these rows there are, and, with `with_unused`, how many worker IDs that are
+    /// neither excepted nor spare and have no row. Need not count further than to `most`.
+    fn count_free(&mut self, free: &Free, with_unused: bool, most: i64) -> i64;
+
+    /// The greatest `heard` of the rows, also of other pools. `None` if there is no row; a host
+    /// may say that, too, at a renewal, if it tells by itself who was silent.
+    fn latest_heard(&mut self) -> Option<RegistryMillis>;
+
+    /// Whether `leased_until` of a row is later than this.
+    fn is_later(&mut self, latest: RegistryMillis) -> bool;
+
+    /// Lowers `leased_until` of all rows to this at most, in what is stored. The state changes
+    /// then, too.
     fn clamp(&mut self, latest: RegistryMillis);
 
-    /// The greatest bound of the rows, also of other pools, whose holder has this system
-    /// identifier.
+    /// The greatest bound that servers with this system identifier have had: of the rows, also of
+    /// other pools, that they have, and of those that others have got since,
+    /// [`Changes::reached`].
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis>;
+
+    /// The two greatest clocks of the rows, also of other pools, that were renewed, are not
+    /// released, and were heard at most [`VOUCH_TIME`] before or after `now`: one for each
+    /// [`ServerKey::voucher`], without those of the server of `asker`.
+    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers;
+}
+
+/// The clocks that vouch for a later one, the greatest first.
+pub type Vouchers = [Option<UnixMillis>; 2];
+
+/// What [`Rows::vouchers`] returns for these rows.
+pub fn vouchers_of<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    asker: &ServerKey,
+    now: RegistryMillis,
+) -> Vouchers {
+    let vouching = rows.filter(|row| {
+        let is_recent = now.since(row.heard).abs() <= VOUCH_TIME;
+        let is_other = row.holder.identity.server() != asker.server();
+        row.renewed && !row.released && is_recent && is_other
+    });
+    let mut clocks = BTreeMap::new();
+    for row in vouching {
+        let clock = clocks.entry(row.holder.identity.voucher());
+        let clock = clock.or_insert(row.clock);
+        *clock = row.clock.max(*clock);
+    }
+    let mut greatest = [None, None];
+    for clock in clocks.into_values().map(Some) {
+        let [first, second] = greatest;
+        greatest = [first.max(clock), second.max(clock.min(first))];
+    }
+    greatest
 }
 
 /// The answer to a request. `state` and the changes are to be stored before the reply leaves,
@@ -130,10 +211,16 @@ pub fn handle(
     input: &RegistryInput,
 ) -> (Reply, Changes) {
     let rows = &mut Draft::new(rows);
+    let before = state.clone();
     let era = state.era;
     let known = state.memory(None);
-    state.notice(input);
-    cluster_horizon::hear(state, pool);
+    let heard = rows.stored.latest_heard();
+    state.notice_gap(pool, input.now, heard);
+    state.longest.hear(&pool.lengths());
+    match request.ask {
+        Ask::Renew { .. } => state.notice(input, heard),
+        Ask::Acquire { .. } | Ask::Release { .. } => state.change(input, heard),
+    }
     let desk = Desk {
         pool,
         request,
@@ -145,23 +232,28 @@ pub fn handle(
         Err(refused) => Answer::Refused(refused),
         Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
         Ok(()) => {
-            rows.stored.clamp(input.now.plus(pool.lease));
+            let latest = input.now.plus(pool.patience());
+            if rows.stored.is_later(latest.plus(CLOCK_SLACK)) {
+                rows.stored.clamp(latest);
+                state.serial += 1;
+            }
             desk.answer(state, rows)
         }
     };
     let is_told = state.era == era || !input.revocable;
     // Otherwise the node continues with what it had.
-    let before = request.memory.filter(|memory| state.key.has_sealed(memory));
+    let had = request.memory.filter(|memory| state.key.has_sealed(memory));
     let reply = Reply {
         nonce: request.nonce,
         number: request.number,
         memory: match is_told {
             true => desk.remembered(state, &answer),
-            false => before.unwrap_or(known),
+            false => had.unwrap_or(known),
         },
         now: input.now,
         answer,
     };
+    rows.changes.state = *state != before;
     (reply, std::mem::take(&mut rows.changes))
 }
 
@@ -174,7 +266,7 @@ pub fn revoke(
     worker: WorkerId,
     input: &RegistryInput,
 ) -> Option<Row> {
-    state.notice(input);
+    state.change(input, None);
     let mut row = rows.get(worker)?;
     row.revoked = row.revoked.or(Some(input.now));
     state.serial += 1;
@@ -207,16 +299,19 @@ impl State {
         let (request, input) = (desk.request, desk.input);
         if let Some(memory) = request.memory {
             if !self.key.has_sealed(&memory) {
-                let patience = desk.pool.lease.plus(desk.pool.hold);
-                if self.loss.is_none() && input.now.since(self.made) < patience {
-                    self.lose(Cause::Foreign, input);
+                let most = desk.pool.lease.plus(desk.pool.hold);
+                let is_new = self.loss.is_none_or(|loss| loss.cause == Cause::New);
+                if is_new && input.now.since(self.made) < most {
+                    self.lose(Cause::Foreign, input, None);
                 }
                 return Err(RegistryError::Foreign);
             }
             if self.stopped.is_none() && !self.is_own(&memory, input) {
                 match self.era.judge(&memory.era) {
                     Seen::Before => {}
-                    Seen::Same if memory.serial > self.serial => self.lose(Cause::Serial, input),
+                    Seen::Same if memory.serial > self.serial => {
+                        self.lose(Cause::Serial, input, None);
+                    }
                     Seen::Same => {}
                     Seen::After | Seen::Rival => {
                         self.stopped = Some(Stopped {
@@ -246,32 +341,64 @@ impl State {
     /// got under it.
     ///
     /// What was granted and lost had a bound of at most the holder's clock, plus
-    /// `max_ahead` that a generator may lead it, plus a lease. The holder's clock at the
-    /// loss was that of the registry, or that of the server that now asks, if it was not
-    /// more than a hold past both. A grant in the grace period can be lost by the next loss,
-    /// so the floors after a grace period are another hold above it. A row that is further
-    /// ahead may have been renewed for one more lease.
+    /// `max_ahead` that a generator may lead it, plus what a lease of its age gets:
+    /// [`Self::growth`]. The holder's clock at the loss was that of the registry, or that of the
+    /// server that now asks, if it was not more than a hold past both. A grant in the grace period
+    /// can be lost by the next loss, so the floors after a grace period are another hold above it.
+    /// A row may have been renewed for as long from its bound on, and one that is further ahead
+    /// than that for one more lease.
     fn floor(&self, desk: &Desk, row: &StoredRow) -> UnixMillis {
         let pool = desk.pool;
         let mut floor = row.bound;
         if let Some(loss) = self.loss {
-            let mut margin = pool.lease.plus(pool.hold).plus(pool.max_ahead);
-            if self.grace(pool, desk.input.now).is_none() {
-                margin = margin.plus(pool.hold);
-            }
+            let growth = self.growth(desk, &loss, row);
+            let second = match self.grace(pool, desk.input.now) {
+                Some(_) => Millis::ZERO,
+                None => pool.hold,
+            };
             let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
-            floor = floor.max(clocks.plus(margin));
-            let far = row.bound > loss.at.as_nodes_clock().plus(pool.max_ahead);
-            if row.era != self.era.counter && far {
-                floor = floor.max(row.bound.plus(pool.lease));
+            let margin = growth.plus(pool.hold).plus(pool.max_ahead);
+            floor = floor.max(clocks.plus(margin).plus(second));
+            let near = loss.at.plus(pool.max_ahead).plus(pool.lease);
+            if row.era != self.era.counter {
+                let is_far = row.bound > near.as_nodes_clock();
+                let growth = if is_far { pool.lease } else { growth };
+                floor = floor.max(row.bound.plus(growth).plus(second));
             }
         }
         floor
     }
 
+    /// How far a bound of this row can lie ahead of the holder's clock by what is lost. Who had
+    /// the row may have had it for long. Everybody else has got it in what is lost, so has a
+    /// young lease; and claims have short leases.
+    fn growth(&self, desk: &Desk, loss: &Loss, row: &StoredRow) -> Millis {
+        let fast = desk.clock_at(loss).since(loss.top.as_nodes_clock());
+        let is_settled = row.released && row.until <= loss.at;
+        let age = match row.since {
+            Some(since) if row.era != self.era.counter && !is_settled => loss.top.since(since),
+            _ => Millis::ZERO,
+        };
+        let lengths = desk.pool.lengths();
+        let loss = Loss {
+            lost: loss.lost.plus(fast.max(Millis::ZERO)),
+            ..*loss
+        };
+        loss.growth(&lengths, age)
+    }
+
+    /// Whether the row rests: its holder of before may have a long lease, of which nobody knows
+    /// any more. Nobody leads by that.
+    fn rests(&self, desk: &Desk, row: &StoredRow) -> bool {
+        let Some(loss) = self.loss else { return false };
+        let unused = StoredRow::unused(desk, row.worker, false);
+        let is_long = self.growth(desk, &loss, row) > self.growth(desk, &loss, &unused);
+        is_long && self.floor(desk, row) > desk.request.clock
+    }
+
     /// The bound of a renewal.
     ///
-    /// A server that does not lead its clock gets a lease. One that leads by its floor
+    /// A server that does not lead its clock gets its span. One that leads by its floor
     /// gets at most the **line**: the start of the grant plus the time since. A crash
     /// hands the bound on as the next floor, so a bound past the line would let the lead
     /// grow with every crash. A generator that leads by a floor continues at half speed, so
@@ -287,47 +414,43 @@ impl State {
     ) -> UnixMillis {
         let line = line(pool, row, now);
         let passed = line.since(row.start);
+        let span = span(pool, row, now);
         let lead = if used <= line {
-            used.plus(pool.lease).min(line)
+            used.plus(span).min(line)
         } else {
-            used.plus(passed.min(pool.lease))
+            used.plus(passed.min(span))
         };
-        clock.plus(pool.lease).max(lead)
+        clock.plus(span).max(lead)
     }
 
-    /// The latest bound that is not taken for an error. The server's own clock does not
-    /// vouch for itself. One other clock vouches for a day past what the registry knows,
-    /// two for more: two servers with the same wrong clock are told.
-    fn limit(&self, desk: &Desk) -> UnixMillis {
+    /// The latest bound that is not taken for an error; or, if what was asked is not taken for
+    /// one, what is at or above that. The server's own clock does not vouch for itself. One other
+    /// clock vouches for a day past what the registry knows, two for more: two servers with the
+    /// same wrong clock are told.
+    fn limit(&self, desk: &Desk, rows: &mut Draft<impl Rows>, asked: UnixMillis) -> UnixMillis {
         let now = desk.input.now;
-        // Nor do generators of the same server vouch for it.
-        let asker = desk.request.asker.identity.server();
-        let vouching = self
-            .heard
-            .iter()
-            .filter(|heard| heard.by.server() != asker && now.since(heard.at).abs() <= VOUCH_TIME);
-        let (mut first, mut second) = (None, None);
-        for clock in vouching.map(|heard| Some(heard.clock)) {
-            second = second.max(clock.min(first));
-            first = first.max(clock);
-        }
         let own = self.top.max(now).as_nodes_clock();
+        if asked <= own.plus(DAY) {
+            return own.plus(DAY);
+        }
+        let asker = &desk.request.asker.identity;
+        let [first, second] = rows.stored.vouchers(asker, now);
         let first = first.map_or(own, |clock| clock.min(own.plus(DAY)));
         let clock = first.max(second.unwrap_or(own)).max(own);
         clock.plus(DAY).min(own.plus(VOUCHED_MAX))
     }
 
-    /// Remembers the clock of a server that renews its lease.
-    fn note_clock(&mut self, desk: &Desk) {
-        let (now, by) = (desk.input.now, desk.request.asker.identity.server());
-        let stale = |heard: &Heard| now.since(heard.at).abs() > VOUCH_TIME;
-        self.heard
-            .retain(|heard| heard.by.voucher() != by.voucher() && !stale(heard));
-        if self.heard.len() >= VOUCHERS {
-            self.heard.remove(0);
-        }
-        let clock = desk.request.clock;
-        self.heard.push(Heard { by, clock, at: now });
+    /// While a row may rest because of the loss: which rows do not, see [`Free::known`].
+    fn known(&self, desk: &Desk, clock: UnixMillis) -> Option<(u64, RegistryMillis)> {
+        let pool = desk.pool;
+        let is_long = |loss: &Loss| loss.growth(&pool.lengths(), Millis::ZERO) < pool.lease;
+        let loss = self.loss.filter(is_long)?;
+        let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
+        let end = clocks
+            .plus(pool.lease)
+            .plus(pool.hold.times(2))
+            .plus(pool.max_ahead);
+        (end > clock).then_some((self.era.counter, loss.at))
     }
 
     /// Whether no other server can have got the worker ID of this row by a grant that is lost.
@@ -343,7 +466,17 @@ impl State {
 
 /// What is first granted to an incarnation that leads.
 fn first_part(pool: &Pool) -> Millis {
-    Millis::new(pool.lease.get() / FIRST_PART).max(Millis::new(1))
+    let part = Millis::new(pool.lease.get() / FIRST_PART);
+    part.min(FIRST_PART_MAX).max(Millis::new(1))
+}
+
+/// How far a bound lies ahead of the holder's clock. A claim and a generator have short leases: who
+/// comes next has no other worker ID to take.
+fn span(pool: &Pool, row: &Row, now: RegistryMillis) -> Millis {
+    if row.claimed || row.holder.identity.generator != 0 {
+        return pool.patience();
+    }
+    pool.lengths().span(now.since(row.since))
 }
 
 /// How far a grant's start has come with the time since: a lead by a floor that does not
@@ -353,29 +486,52 @@ fn line(pool: &Pool, row: &Row, now: RegistryMillis) -> UnixMillis {
 }
 
 /// What is stored of a worker ID, also if there is no row yet.
+#[derive(Clone, Debug)]
 struct StoredRow {
     worker: WorkerId,
     counter: u64,
     bound: UnixMillis,
     era: u64,
+    /// Since when a lease has grown that may be long.
+    since: Option<RegistryMillis>,
+    released: bool,
+    until: RegistryMillis,
+    /// Whose row it was.
+    system: Option<u64>,
 }
 
 impl StoredRow {
-    const fn of(row: &Row) -> Self {
+    fn of(row: &Row) -> Self {
+        let is_short = row.claimed || row.holder.identity.generator != 0;
         Self {
             worker: row.worker,
             counter: row.counter,
             bound: row.bound,
             era: row.era,
+            since: (!is_short).then_some(row.since),
+            released: row.released,
+            until: row.leased_until,
+            system: Some(row.holder.identity.system),
         }
     }
 
-    fn unused(pool: &Pool, worker: WorkerId) -> Self {
+    /// Rule 10.
+    fn unused(desk: &Desk, worker: WorkerId, is_claim: bool) -> Self {
+        let pool = desk.pool;
+        let led = match (is_claim, pool.unused) {
+            (true, _) => pool.max_ahead,
+            (false, true) => Millis::ZERO,
+            (false, false) => pool.lease.plus(pool.hold).plus(pool.max_ahead),
+        };
         Self {
             worker,
             counter: 0,
-            bound: pool.made.plus(pool.max_ahead).as_nodes_clock(),
+            bound: pool.made.plus(led).as_nodes_clock(),
             era: 0,
+            since: None,
+            released: false,
+            until: pool.made,
+            system: None,
         }
     }
 }
@@ -396,20 +552,12 @@ impl Desk<'_> {
                 latest,
             } => self.acquire(state, rows, (fixed, last), latest),
             Ask::Renew {
-                worker,
-                counter,
-                furthest,
-                horizon,
-            } => match self.own(state, rows, worker, counter) {
+                furthest, horizon, ..
+            } => match self.own(state, rows) {
                 Err(answer) => answer,
                 Ok(row) => self.renew(state, rows, row, (furthest, horizon)),
             },
-            Ask::Release {
-                worker,
-                counter,
-                end,
-                held,
-            } => match self.own(state, rows, worker, counter) {
+            Ask::Release { end, held, .. } => match self.own(state, rows) {
                 Err(answer) => answer,
                 Ok(row) => self.release(state, rows, row, (end, held)),
             },
@@ -424,16 +572,14 @@ impl Desk<'_> {
 
     /// What the node is to remember.
     fn remembered(&self, state: &State, answer: &Answer) -> Memory {
-        let renews = match self.request.ask {
-            Ask::Renew {
-                worker, counter, ..
-            } => Some((worker, counter)),
-            Ask::Acquire { .. } | Ask::Release { .. } => None,
-        };
         let token = match answer {
-            Answer::Granted(grant) => Some((grant.worker, grant.counter)),
-            // These tokens count.
-            Answer::Renewed { .. } | Answer::Refused(RegistryError::TooFarAhead { .. }) => renews,
+            Answer::Granted(grant) => Some((grant.worker, grant.counter, grant.bound)),
+            Answer::Renewed { bound, .. } => {
+                let token = self.request.ask.token();
+                token.map(|(worker, counter, _)| (worker, counter, *bound))
+            }
+            // The token counts, and what the node knows of it is as it was.
+            Answer::Refused(RegistryError::TooFarAhead { .. }) => self.proven(state),
             // The registry that counts is the one that the node has asked before.
             Answer::Refused(RegistryError::Stopped(_)) => {
                 let seen = self.request.memory.filter(|memory| {
@@ -446,26 +592,44 @@ impl Desk<'_> {
             }
             _ => None,
         };
-        let token = token.map(|(worker, counter)| self.seal_token(state, worker, counter));
-        state.memory(token)
+        state.memory(token.map(|token| self.seal_token(state, token)))
     }
 
-    fn seal_token(&self, state: &State, worker: WorkerId, counter: u64) -> Seal {
+    fn seal_token(
+        &self,
+        state: &State,
+        (worker, counter, bound): (WorkerId, u64, UnixMillis),
+    ) -> Seal {
         state.key.seal_token(&Token {
             pool: self.pool,
             worker,
             counter,
             nonce: self.request.nonce,
             identity: &self.request.asker.identity,
+            bound,
         })
     }
 
+    /// The token of the request and its bound, if what the node remembers proves that the
+    /// registry, or a copy of it, has granted them.
+    fn proven(&self, state: &State) -> Option<(WorkerId, u64, UnixMillis)> {
+        let token = self.request.ask.token()?;
+        let sealed = self.request.memory?.token?;
+        (sealed == self.seal_token(state, token)).then_some(token)
+    }
+
     /// What the node remembers, if that proves that the registry has granted this token, and
-    /// has lost the grant.
-    fn proof(&self, state: &State, worker: WorkerId, counter: u64) -> Option<Memory> {
-        let memory = self.request.memory?;
-        let has_token = memory.token == Some(self.seal_token(state, worker, counter));
-        (has_token && !state.is_own(&memory, self.input)).then_some(memory)
+    /// has lost the grant, or its latest renewal.
+    fn proof(&self, state: &State) -> Option<Memory> {
+        let memory = self.request.memory.filter(|_| self.proven(state).is_some());
+        memory.filter(|memory| !state.is_own(memory, self.input))
+    }
+
+    /// Whether the node has heard the registry in its present era. Otherwise the request may have
+    /// been under way when the registry lost something.
+    fn knows_era(&self, state: &State) -> bool {
+        let memory = self.request.memory;
+        memory.is_some_and(|memory| memory.era == state.era)
     }
 
     /// Whether the row's holder is who asks.
@@ -481,14 +645,11 @@ impl Desk<'_> {
         clock.min(loss.at.as_nodes_clock().plus(DAY))
     }
 
-    /// The row of a token, if it counts.
-    fn own(
-        &self,
-        state: &mut State,
-        rows: &mut Draft<impl Rows>,
-        worker: WorkerId,
-        counter: u64,
-    ) -> Result<Row, Answer> {
+    /// The row of the request's token, if it counts.
+    fn own(&self, state: &mut State, rows: &mut Draft<impl Rows>) -> Result<Row, Answer> {
+        let Some((worker, counter, bound)) = self.request.ask.token() else {
+            return Err(Answer::Ignored);
+        };
         let nonce = self.request.nonce;
         let row = rows.get(worker);
         let (stored, holder) = row
@@ -505,9 +666,7 @@ impl Desk<'_> {
                 }
                 match row {
                     row if again && self.request.clock != row.clock => {
-                        let revoked = Some(self.input.now);
-                        let row = row.clone();
-                        rows.put(Row { revoked, ..row });
+                        self.end_copied(rows, row.clone());
                         Fence::Copied
                     }
                     Row { released: true, .. } if again => return Err(Answer::Released),
@@ -516,15 +675,15 @@ impl Desk<'_> {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
                     _ if cluster_horizon::is_dropped(rows, self.request) => Fence::Revoked,
+                    _ if self.is_succeeded(rows) => Fence::Succeeded,
                     row if again && row.renewed => return Err(self.renewed(row)),
-                    row if state.is_known(self, row) => return Ok(row.clone()),
-                    _ => Fence::Doubtful,
+                    row => return self.confirmed(state, rows, row.clone(), bound),
                 }
             }
             _ if counter > stored || (counter == stored && nonce != holder) => {
-                if let Some(memory) = self.proof(state, worker, counter) {
+                if let Some(memory) = self.proof(state) {
                     if memory.era == state.era {
-                        state.lose(Cause::Token, self.input);
+                        state.lose(Cause::Token, self.input, None);
                         cluster_horizon::after_loss(state, rows);
                     }
                     cluster_horizon::appeared(rows, self.request, self.input.now);
@@ -533,6 +692,49 @@ impl Desk<'_> {
             }
             _ => Fence::TakenOver,
         };
+        Err(self.fenced(row, why))
+    }
+
+    /// The row, with a token that counts, unless a loss lies between. The bound of a node that
+    /// proves it is not forgotten: if the registry does not know it, a renewal is lost.
+    fn confirmed(
+        &self,
+        state: &mut State,
+        rows: &mut Draft<impl Rows>,
+        mut row: Row,
+        bound: UnixMillis,
+    ) -> Result<Row, Answer> {
+        if bound > row.bound
+            && let Some(memory) = self.proof(state)
+        {
+            if memory.era == state.era {
+                state.lose(Cause::Serial, self.input, None);
+                cluster_horizon::after_loss(state, rows);
+                if self.can_come_again() {
+                    return Err(Answer::Again);
+                }
+            }
+            row.bound = bound;
+        }
+        match state.is_known(self, &row) {
+            true => Ok(row),
+            false => Err(self.fenced(Some(row), Fence::Doubtful)),
+        }
+    }
+
+    /// Ends the token of a holder that has a copy.
+    fn end_copied(&self, rows: &mut Draft<impl Rows>, row: Row) {
+        let revoked = Some(self.input.now);
+        rows.put(Row { revoked, ..row });
+    }
+
+    /// Whether a later incarnation of the server that asks has got a worker ID, and may run.
+    fn is_succeeded(&self, rows: &mut Draft<impl Rows>) -> bool {
+        let asker = &self.request.asker;
+        cluster_horizon::successor(rows, asker, self.input.now)
+    }
+
+    fn fenced(&self, row: Option<Row>, why: Fence) -> Answer {
         let now = self.input.now;
         let other = row.filter(|row| {
             let is_other = row.holder.identity != self.request.asker.identity;
@@ -541,7 +743,7 @@ impl Desk<'_> {
         });
         let since = other.as_ref().map_or(now, |row| row.since);
         let by = other.map(|row| Box::new(Named::from(&row.holder)));
-        Err(Answer::Refused(RegistryError::Fenced { why, by, since }))
+        Answer::Refused(RegistryError::Fenced { why, by, since })
     }
 
     fn renew(
@@ -553,32 +755,44 @@ impl Desk<'_> {
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.input.now, self.request.clock);
         let line = line(pool, &row, now);
-        if let Some(refused) = self.too_far(state, line) {
+        if let Some(refused) = self.too_far(state, rows, line) {
             return refused;
         }
         // One generator that is further ahead waits. The server keeps its worker ID.
-        let furthest = furthest.min(state.limit(self).max(line));
-        let bound = State::extended(pool, &row, clock, furthest, now);
+        let limit = state.limit(self, rows, furthest).max(line);
+        let bound = State::extended(pool, &row, clock, furthest.min(limit), now);
         row.bound = row.bound.max(bound);
-        row.leased_until = now.plus(pool.lease);
         row.renewed = true;
-        row.number = self.request.number;
-        row.clock = self.request.clock;
-        row.era = state.era.counter;
-        state.serial += 1;
+        self.heard(state, &mut row);
+        row.leased_until = now.plus(pool.patience());
         let answer = self.renewed(&row);
         cluster_horizon::reported(state, rows, &row, pool, (report, now));
         rows.put(row);
-        state.note_clock(self);
         answer
+    }
+
+    /// The holder of this row has asked.
+    fn heard(&self, state: &State, row: &mut Row) {
+        row.heard = self.input.now;
+        row.number = self.request.number;
+        row.clock = self.request.clock;
+        if self.knows_era(state) {
+            row.era = state.era.counter;
+        }
     }
 
     fn renewed(&self, row: &Row) -> Answer {
         Answer::Renewed {
             bound: row.bound,
             until: row.leased_until,
+            again: self.again_after(),
             contender: Contender::of(row, self.pool, self.input.now),
         }
+    }
+
+    /// When a node is to renew.
+    fn again_after(&self) -> Millis {
+        Millis::new(self.pool.patience().get() / 3).min(AGAIN_MAX)
     }
 
     fn release(
@@ -588,12 +802,12 @@ impl Desk<'_> {
         mut row: Row,
         (end, held): (UnixMillis, Option<UnixMillis>),
     ) -> Answer {
-        row.bound = end.min(self.farthest(state, &row)).max(row.floor);
+        row.bound = end
+            .min(self.farthest(state, rows, &row, end))
+            .max(row.floor);
         row.leased_until = self.input.now;
         row.released = true;
-        row.number = self.request.number;
-        row.clock = self.request.clock;
-        row.era = state.era.counter;
+        self.heard(state, &mut row);
         state.serial += 1;
         cluster_horizon::left(state, rows, &row, held, self.input);
         rows.put(row);
@@ -602,19 +816,31 @@ impl Desk<'_> {
 
     /// The latest end that is believed: no server issues past its bound. A row from before
     /// a loss may lack renewals, so there it is what a renewal would be given now.
-    fn farthest(&self, state: &State, row: &Row) -> UnixMillis {
+    fn farthest(
+        &self,
+        state: &State,
+        rows: &mut Draft<impl Rows>,
+        row: &Row,
+        end: UnixMillis,
+    ) -> UnixMillis {
         if row.era == state.era.counter {
             return row.bound;
         }
-        let renewable = state.limit(self).max(line(self.pool, row, self.input.now));
+        let limit = state.limit(self, rows, end);
+        let renewable = limit.max(line(self.pool, row, self.input.now));
         state.floor(self, &StoredRow::of(row)).max(renewable)
     }
 
     /// Refuses a clock that is too far ahead to be believed. What a grant's floor has led
     /// to is no clock error.
-    fn too_far(&self, state: &State, line: UnixMillis) -> Option<Answer> {
-        let limit = state.limit(self);
+    fn too_far(
+        &self,
+        state: &State,
+        rows: &mut Draft<impl Rows>,
+        line: UnixMillis,
+    ) -> Option<Answer> {
         let asked = self.request.clock;
+        let limit = state.limit(self, rows, asked);
         let now = self.input.now;
         (asked > line && asked > limit).then_some(Answer::Refused(RegistryError::TooFarAhead {
             asked,
@@ -634,41 +860,68 @@ impl Desk<'_> {
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
             return Answer::Refused(RegistryError::NotInPool { worker });
         }
-        let own = match fixed {
-            Some(worker) => rows.get(worker),
-            None => rows.stored.last_held_by(&identity),
+        if self.is_succeeded(rows) {
+            return self.fenced(None, Fence::Succeeded);
+        }
+        let mut own = match fixed {
+            Some(worker) => rows.get(worker).into_iter().collect(),
+            None => rows.stored.held_by(&identity),
         };
+        // The latest first.
+        own.sort_by_key(|row| Reverse((row.since, row.holder.started)));
         let mine = |row: &&Row| row.nonce == self.request.nonce && self.is_holder(row);
-        if let Some(row) = own.as_ref().filter(mine) {
-            if self.request.number < row.number {
-                return Answer::Ignored;
+        if own
+            .iter()
+            .filter(mine)
+            .any(|row| row.number > self.request.number)
+        {
+            return Answer::Ignored;
+        }
+        // A grant whose reply was lost may have reached a copy, so it is repeated to the same request
+        // only, or if nobody accepts it yet.
+        let is_same = |row: &Row| row.number == self.request.number;
+        let is_far = |row: &Row| row.floor.since(self.request.clock) > FLOOR_LIMIT;
+        let same = |row: &&Row| mine(row) && (is_same(row) || (!row.renewed && is_far(row)));
+        if let Some(row) = own.iter().find(same) {
+            if is_same(row) && (row.clock != self.request.clock || row.renewed) {
+                self.end_copied(rows, row.clone());
+                return self.fenced(Some(row.clone()), Fence::Copied);
             }
             let fits = latest.is_none_or(|latest| row.floor <= latest);
-            let stands = !row.renewed && !row.released && row.revoked.is_none() && fits;
+            let stands = !row.released && row.revoked.is_none() && fits;
             let stands = stands && !cluster_horizon::is_dropped(rows, self.request);
             if stands && state.is_known(self, row) {
-                return self.again(rows, row.clone());
+                return self.granted(rows, row, FloorCause::Used);
             }
         }
-        if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
+        if let Some(refused) = self.too_far(state, rows, UnixMillis::new(i64::MIN)) {
             return refused;
         }
         if let Some(count) = cluster_horizon::crowd(rows, &identity) {
             return Answer::Refused(RegistryError::ManyServers { count });
         }
         let chosen = match fixed {
-            Some(worker) => self.choose_fixed(state, rows, worker, own),
+            Some(worker) => self.choose_fixed(state, rows, worker, own.pop()),
             None => self.choose(state, rows, own, last, latest),
         };
         match chosen {
-            Ok(stored) => self.grant(state, rows, &stored),
+            Ok(stored) => self.grant(state, rows, &stored, fixed.is_some()),
             Err(refused) => Answer::Refused(refused),
         }
     }
 
-    /// Whether the lease has expired and a hold has passed, or the token was released.
-    fn is_free(&self, row: &Row) -> bool {
-        row.released || self.input.now >= row.leased_until.plus(self.pool.hold)
+    /// Rows are free whose `leased_until` is not after this: a hold has passed since, in which the
+    /// registry heard somebody.
+    fn expired(&self, state: &State) -> RegistryMillis {
+        let (pool, now) = (self.pool, self.input.now);
+        let gap = state.gap.filter(|gap| gap.reaches(pool, now));
+        let passed = gap.map_or(now, |gap| gap.from);
+        passed.plus(Millis::ZERO.minus(pool.hold))
+    }
+
+    /// Whether the patience and a hold have passed, or the token was released.
+    fn is_free(&self, state: &State, row: &Row) -> bool {
+        row.released || row.leased_until <= self.expired(state)
     }
 
     /// Whether this server may have the row now.
@@ -679,7 +932,10 @@ impl Desk<'_> {
         let at_once = held && successor && state.is_known(self, row);
         let grace = state.grace(self.pool, self.input.now).is_some();
         let mine = held && row.nonce == self.request.nonce && self.is_holder(row);
-        at_once || (!grace && (mine || self.is_free(row)))
+        // One that was granted since the loss is nobody else's.
+        let grace = grace && (row.era != state.era.counter || !mine);
+        let may = at_once || (!grace && (mine || self.is_free(state, row)));
+        may && !state.rests(self, &StoredRow::of(row))
     }
 
     fn choose_fixed(
@@ -694,12 +950,13 @@ impl Desk<'_> {
         match (row, grace) {
             (Some(row), _) if self.may_have(state, &row) => Ok(StoredRow::of(&row)),
             (_, Some((cause, retry))) => Err(RegistryError::Grace { cause, retry }),
-            (None, None) => Ok(StoredRow::unused(self.pool, worker)),
+            (None, None) => Ok(StoredRow::unused(self, worker, true)),
+            (Some(row), None) if self.is_free(state, &row) => Err(self.rest(state, &row)),
             (Some(row), None) => {
                 let refused = RegistryError::Held {
                     worker,
                     since: row.since,
-                    retry: row.leased_until.plus(self.pool.hold).since(now),
+                    retry: self.retry(state, &row),
                     by: Box::new(Named::from(&row.holder)),
                 };
                 let asker = Named::from(&self.request.asker);
@@ -715,56 +972,113 @@ impl Desk<'_> {
         }
     }
 
-    /// Any worker ID of the pool.
-    fn choose(
+    /// When a row becomes free, unless its holder is heard.
+    fn retry(&self, state: &State, row: &Row) -> Millis {
+        let (pool, now) = (self.pool, self.input.now);
+        let until = row.leased_until.plus(pool.hold);
+        let gap = state.gap.filter(|gap| gap.reaches(pool, now));
+        let end = gap.map(|gap| gap.to.plus(pool.patience()));
+        until.max(end.unwrap_or(until)).since(now)
+    }
+
+    /// Any worker ID of the pool: rule 4. `own` has the rows of this identity, the latest first.
+    fn choose<T: Rows>(
         &self,
         state: &State,
-        rows: &mut Draft<impl Rows>,
-        own: Option<Row>,
+        rows: &mut Draft<T>,
+        own: Vec<Row>,
         last: Option<WorkerId>,
         latest: Option<UnixMillis>,
     ) -> Result<StoredRow, RegistryError> {
         let (pool, now) = (self.pool, self.input.now);
-        let fits = |stored: &StoredRow| latest.is_none_or(|at| state.floor(self, stored) <= at);
+        let clock = latest.unwrap_or(self.request.clock);
+        let floor = |stored: &StoredRow| state.floor(self, stored);
+        let has_passed = |stored: &StoredRow| floor(stored) <= clock;
+        let resting = own.iter().filter(|row| row.bound > clock).count();
         let lost = last.and_then(|worker| rows.get(worker));
-        let before = own.into_iter().chain(lost);
-        for row in before.filter(|row| pool.has(row.worker)) {
-            if self.may_have(state, &row) && fits(&StoredRow::of(&row)) {
-                return Ok(StoredRow::of(&row));
-            }
+        let own: Vec<_> = own
+            .iter()
+            .chain(&lost)
+            .filter(|row| pool.has(row.worker) && self.may_have(state, row))
+            .map(StoredRow::of)
+            .collect();
+        if let Some(passed) = own.iter().find(|row| has_passed(row)) {
+            return Ok(passed.clone());
         }
+        let own = own.into_iter().min_by_key(floor);
         if let Some((cause, retry)) = state.grace(pool, now) {
-            let spare = self.spare(state, rows);
-            return spare.ok_or(RegistryError::Grace { cause, retry });
+            let own = own.filter(|_| latest.is_none());
+            let spare = || self.spare(state, rows);
+            return own
+                .or_else(spare)
+                .ok_or(RegistryError::Grace { cause, retry });
         }
-        let expired = now.plus(Millis::ZERO.minus(pool.hold));
-        let rested = expired.plus(Millis::ZERO.minus(DAY));
-        let passed = latest.unwrap_or(now.as_nodes_clock());
-        let long = rows.stored.longest_free(expired, passed);
-        let long = long.filter(|row| fits(&StoredRow::of(row)));
-        if let Some(row) = long.as_ref().filter(|row| row.leased_until <= rested) {
-            return Ok(StoredRow::of(row));
-        }
-        let unused = rows
-            .stored
-            .unused()
-            .map(|worker| StoredRow::unused(pool, worker));
-        if let Some(stored) = unused.filter(fits) {
-            return Ok(stored);
+        let free = Free {
+            expired: self.expired(state),
+            bound: clock,
+            known: state.known(self, clock),
+        };
+        let unused = rows.stored.unused();
+        let unused = unused.map(|worker| StoredRow::unused(self, worker, false));
+        let long_ago = now.plus(Millis::ZERO.minus(pool.hold.plus(DAY)));
+        let passed = |rows: &mut Draft<T>| {
+            let long: Option<Row> = rows.stored.longest_free(&free);
+            let long = long.filter(|row| has_passed(&StoredRow::of(row)));
+            let is_first = long.as_ref().map(|row| row.leased_until <= long_ago);
+            let long = long.as_ref().map(StoredRow::of);
+            let unused = unused.as_ref().filter(|unused| has_passed(unused));
+            match (is_first, unused) {
+                (None | Some(false), Some(unused)) => Some(unused.clone()),
+                _ => long,
+            }
+        };
+        let reserve = (pool.ordinary() / 4).max(1);
+        let is_ample = |rows: &mut Draft<T>| {
+            let with_unused = unused.as_ref().is_some_and(has_passed);
+            let count = rows.stored.count_free(&free, with_unused, reserve + 1);
+            resting < RESTING_MAX && count > reserve
+        };
+        if (own.is_none() || latest.is_some() || is_ample(rows))
+            && let Some(passed) = passed(rows)
+        {
+            return Ok(passed);
         }
         if let Some(latest) = latest {
-            let long = long.as_ref().map(StoredRow::of);
-            return long.ok_or(RegistryError::NonePassed { latest });
+            return Err(RegistryError::NonePassed { latest });
+        }
+        if let Some(own) = own {
+            return Ok(own);
         }
         let never = UnixMillis::new(i64::MAX);
-        if let Some(row) = long.or_else(|| rows.stored.longest_free(expired, never)) {
-            return Ok(StoredRow::of(&row));
+        let least = rows.stored.least_bound(&Free {
+            bound: never,
+            ..free
+        });
+        let least = least.as_ref().map(StoredRow::of);
+        let least = least.filter(|row| !state.rests(self, row));
+        if let Some(least) = least.into_iter().chain(unused).min_by_key(floor) {
+            return Ok(least);
         }
-        let soonest = rows
-            .stored
-            .longest_free(RegistryMillis::new(i64::MAX), never);
-        let retry = soonest.map_or(pool.hold, |row| row.leased_until.plus(pool.hold).since(now));
-        Err(RegistryError::NoneFree { retry })
+        let soonest = rows.stored.longest_free(&Free {
+            expired: RegistryMillis::new(i64::MAX),
+            bound: never,
+            known: None,
+        });
+        Err(match soonest {
+            Some(row) if self.is_free(state, &row) => self.rest(state, &row),
+            Some(row) => RegistryError::NoneFree {
+                retry: self.retry(state, &row),
+            },
+            None => RegistryError::NoneFree { retry: pool.hold },
+        })
+    }
+
+    /// Refuses a row that rests.
+    fn rest(&self, state: &State, row: &Row) -> RegistryError {
+        let floor = state.floor(self, &StoredRow::of(row));
+        let cause = state.loss.map_or(Cause::Recovery, |loss| loss.cause);
+        let retry = floor.since(self.request.clock);
+        RegistryError::Grace { cause, retry }
     }
 
     /// A spare worker ID for a server that hosts the registry and was just promoted. The
@@ -781,19 +1095,10 @@ impl Desk<'_> {
             .filter_map(|id| WorkerId::new(i32::try_from(id).ok()?))
             .filter(|worker| self.pool.has(*worker));
         let unused = group.find(|worker| rows.get(*worker).is_none());
-        unused.map(|worker| StoredRow::unused(self.pool, worker))
+        unused.map(|worker| StoredRow::unused(self, worker, false))
     }
 
-    /// The grant whose reply was lost. The incarnation has not used it, for it asks.
-    fn again(&self, rows: &mut Draft<impl Rows>, mut row: Row) -> Answer {
-        row.number = self.request.number;
-        row.clock = self.request.clock;
-        let answer = self.granted(rows, &row);
-        rows.put(row);
-        answer
-    }
-
-    fn granted(&self, rows: &mut Draft<impl Rows>, row: &Row) -> Answer {
+    fn granted(&self, rows: &mut Draft<impl Rows>, row: &Row, because: FloorCause) -> Answer {
         let reached = rows.stored.reached_by(self.request.asker.identity.system);
         Answer::Granted(Grant {
             worker: row.worker,
@@ -801,16 +1106,30 @@ impl Desk<'_> {
             floor: row.floor,
             bound: row.bound,
             reached: reached.unwrap_or(row.floor),
+            because,
             until: row.leased_until,
+            again: self.again_after(),
             terms: self.pool.terms(),
         })
     }
 
-    fn grant(&self, state: &mut State, rows: &mut Draft<impl Rows>, stored: &StoredRow) -> Answer {
+    fn grant(
+        &self,
+        state: &mut State,
+        rows: &mut Draft<impl Rows>,
+        stored: &StoredRow,
+        claimed: bool,
+    ) -> Answer {
         let (pool, now, request) = (self.pool, self.input.now, self.request);
-        let reached = cluster_horizon::floor(state, rows, request, self.input);
-        let floor = state.floor(self, stored);
-        let floor = floor.max(reached.unwrap_or(floor));
+        let horizon = cluster_horizon::floor(state, rows, request, self.input);
+        let used = state.floor(self, stored);
+        let floor = used.max(horizon.unwrap_or(used));
+        let because = match stored.counter {
+            _ if floor > used => FloorCause::Horizon,
+            _ if used > stored.bound => FloorCause::Loss,
+            0 => FloorCause::NewPool,
+            _ => FloorCause::Used,
+        };
         let ahead = floor.plus(first_part(pool));
         let row = Row {
             worker: stored.worker,
@@ -819,19 +1138,28 @@ impl Desk<'_> {
             released: false,
             revoked: None,
             holder: Holder::clone(&request.asker),
+            claimed,
             since: now,
             floor,
             start: floor.max(request.clock),
             renewed: false,
-            leased_until: now.plus(pool.lease),
-            bound: request.clock.plus(pool.lease).max(ahead),
+            heard: now,
+            leased_until: now.plus(pool.patience()),
+            bound: request.clock.plus(pool.patience()).max(ahead),
             number: request.number,
             clock: request.clock,
             era: state.era.counter,
             contender: None,
         };
+        let system = stored
+            .system
+            .filter(|system| *system != request.asker.identity.system);
+        let is_ahead = stored.bound > now.as_nodes_clock();
+        rows.changes.reached = system
+            .filter(|_| is_ahead)
+            .map(|system| (system, stored.bound));
         state.serial += 1;
-        let answer = self.granted(rows, &row);
+        let answer = self.granted(rows, &row, because);
         cluster_horizon::joined(rows, &row, pool, self.input);
         rows.put(row);
         answer

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::{Memory, Nonce, Pool, ServerKey, hex};
-use crate::id::WorkerId;
+use crate::id::{UnixMillis, WorkerId};
 
 /// What only a registry and its copies know.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub(super) struct Token<'a> {
     pub counter: u64,
     pub nonce: Nonce,
     pub identity: &'a ServerKey,
+    /// What was granted with it, or the latest renewal.
+    pub bound: UnixMillis,
 }
 
 impl SealKey {
@@ -96,6 +98,7 @@ impl SealKey {
         mac.update(&token.worker.get().to_be_bytes());
         mac.update(&token.counter.to_be_bytes());
         mac.update(&token.nonce.0.to_be_bytes());
+        mac.update(&token.bound.get().to_be_bytes());
         // The pool's name comes last, and a key of servers has no NUL.
         mac.update(token.identity.text().as_bytes());
         mac.update(&[0]);

@@ -10,6 +10,8 @@ use super::{Cause, Era, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
 /// that was never granted is not preferred to it.
 pub const DAY: Millis = Millis::new(86_400_000);
+/// By how much the registry's clock passes [`State::top`] before a renewal raises that.
+const TOP_STEP: Millis = Millis::new(300_000);
 /// How many earlier starts are remembered.
 const STARTS: usize = 8;
 
@@ -17,7 +19,8 @@ const STARTS: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State {
     pub era: Era,
-    /// How many changes have been stored.
+    /// How many changes have been stored: grants, releases, revocations, losses. A renewal changes
+    /// its row, and not the state.
     pub serial: u64,
     /// The server start by which the state was last used, see [`RegistryInput::start`].
     #[serde(with = "hex")]
@@ -31,13 +34,32 @@ pub struct State {
     pub made: RegistryMillis,
     /// By which the registry seals what it tells nodes to remember.
     pub key: SealKey,
-    /// The greatest time that the registry's clock has shown.
+    /// The greatest time that the registry's clock has shown, as of the latest request that has
+    /// changed the state: the rows tell of later ones.
     pub top: RegistryMillis,
+    /// The latest time in which the registry heard nobody.
+    pub gap: Option<Gap>,
+    /// The longest terms of the pools that were asked.
+    pub longest: Lengths,
     pub loss: Option<Loss>,
     pub stopped: Option<Stopped>,
-    /// Who has renewed a lease lately: the latest of each voucher, at most 16.
-    pub heard: Vec<Heard>,
     pub horizon: KeptHorizon,
+}
+
+/// A time in which the registry heard nobody: that somebody was silent means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Gap {
+    pub from: RegistryMillis,
+    pub to: RegistryMillis,
+}
+
+/// The lengths of a pool, or the longest ones of several pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lengths {
+    pub lease: Millis,
+    pub patience: Millis,
+    pub hold: Millis,
+    pub max_ahead: Millis,
 }
 
 /// The latest loss of a registry.
@@ -51,19 +73,16 @@ pub struct Loss {
     pub grace_from: Option<RegistryMillis>,
     /// The greatest time that the registry knew at the loss.
     pub top: RegistryMillis,
+    /// For how long before `top` grants and renewals may be lost; a day if nothing tells.
+    pub lost: Millis,
+    /// While `top` is ahead of the registry's clock: who has renewed since with a clock that agrees
+    /// with the registry's. The second one ends that.
+    pub agreed: Option<ServerKey>,
 }
 
 /// A start of the server that hosts the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Start(#[serde(with = "hex")] pub(super) u128);
-
-/// The clock of a server that has renewed its lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Heard {
-    pub by: ServerKey,
-    pub clock: UnixMillis,
-    pub at: RegistryMillis,
-}
 
 /// What a registry's host finds around it at a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +109,6 @@ pub struct RegistryInput {
 pub struct KeptHorizon {
     /// The greatest horizon that may have been returned before the servers changed last.
     pub greatest: Option<UnixMillis>,
-    /// The longest lease and hold of the pools that were asked.
-    pub patience: Millis,
     /// A loss was noticed by who does not see the servers. Who sees them next keeps the
     /// least report, before they change.
     pub due: bool,
@@ -115,9 +132,10 @@ impl State {
             made: input.now,
             key,
             top: input.now,
+            gap: None,
+            longest: Lengths::default(),
             loss: None,
             stopped: None,
-            heard: Vec::new(),
             horizon: KeptHorizon::default(),
         }
     }
@@ -138,22 +156,23 @@ impl State {
     /// are: nodes that have asked it serve no other. What others have granted is treated
     /// as lost.
     pub fn declare(&mut self, input: &RegistryInput) {
-        self.notice(input);
+        self.change(input, None);
         let seen = self
             .stopped
             .take()
             .map_or(0, |stopped| stopped.seen.declared);
         self.era.declared = seen.max(self.era.declared).saturating_add(1);
-        self.lose(Cause::Declared, input);
+        self.lose(Cause::Declared, input, None);
     }
 
     /// An administrator ends the grace period: servers that live may lose their worker IDs
     /// to others. Floors stay.
     pub fn end_grace(&mut self, input: &RegistryInput) {
-        self.notice(input);
+        self.change(input, None);
         if let Some(loss) = &mut self.loss {
             loss.grace_from = None;
         }
+        self.gap = None;
         self.serial += 1;
     }
 
@@ -161,12 +180,20 @@ impl State {
     #[must_use]
     pub fn grace(&self, pool: &Pool, now: RegistryMillis) -> Option<(Cause, Millis)> {
         let loss = self.loss?;
-        let until = loss.grace_from?.plus(pool.lease).plus(pool.hold);
+        let until = loss.grace_from?.plus(loss.quiet(&pool.lengths()));
         (now < until).then(|| (loss.cause, until.since(now)))
     }
 
-    /// Notices what shows a loss by itself, and that the clock has gone back or on.
-    pub(super) fn notice(&mut self, input: &RegistryInput) {
+    /// A request that changes the state in any case, by an administrator or of a worker ID: notes
+    /// the time.
+    pub(super) fn change(&mut self, input: &RegistryInput, heard: Option<RegistryMillis>) {
+        self.notice(input, heard);
+        self.top = self.top.max(input.now);
+    }
+
+    /// Notices what shows a loss by itself, and that the clock has gone back or on. `heard` is
+    /// when a holder was heard last, as far as the rows tell.
+    pub(super) fn notice(&mut self, input: &RegistryInput, heard: Option<RegistryMillis>) {
         let before = std::mem::replace(&mut self.start, input.start);
         let clean_since = std::mem::replace(&mut self.clean_since, input.clean_since);
         let recovered = clean_since != input.clean_since;
@@ -175,32 +202,119 @@ impl State {
             let more = self.earlier.len().saturating_sub(STARTS);
             self.earlier.drain(..more);
         }
+        let known = Some(self.top.max(heard.unwrap_or(self.top)));
         if self.era.origin != input.origin {
-            self.lose(Cause::Origin, input);
+            self.lose(Cause::Origin, input, known);
         } else if recovered {
-            self.lose(Cause::Recovery, input);
+            self.lose(Cause::Recovery, input, known);
         }
         if let Some(from) = self.loss.as_mut().and_then(|loss| loss.grace_from.as_mut()) {
             *from = input.now.min(*from);
         }
-        self.top = self.top.max(input.now);
+        // A clock that has gone back makes nobody wait for longer.
+        if let Some(gap) = self.gap.as_mut() {
+            gap.to = input.now.min(gap.to);
+        }
+        if input.now.since(self.top) > TOP_STEP {
+            self.top = input.now;
+        }
     }
 
-    /// Grants may be lost: a new era begins.
-    pub(super) fn lose(&mut self, cause: Cause, input: &RegistryInput) {
+    /// Notices that nobody was heard for longer than the patience of a pool. `heard` as in
+    /// [`State::notice`]: without it, the host knows of no silence.
+    pub(super) fn notice_gap(
+        &mut self,
+        pool: &Pool,
+        now: RegistryMillis,
+        heard: Option<RegistryMillis>,
+    ) {
+        let Some(heard) = heard.map(|heard| heard.max(self.top)) else {
+            return;
+        };
+        if now.since(heard) <= pool.patience() {
+            return;
+        }
+        // Between two gaps, nobody had the time to be missed.
+        let before = self.gap.filter(|gap| gap.reaches(pool, heard));
+        let from = before.map_or(heard, |gap| gap.from);
+        self.gap = Some(Gap { from, to: now });
+    }
+
+    /// Grants may be lost: a new era begins. `known` is the latest time of which the registry
+    /// still knows; `None` if what is lost may have begun at any time.
+    pub(super) fn lose(
+        &mut self,
+        cause: Cause,
+        input: &RegistryInput,
+        known: Option<RegistryMillis>,
+    ) {
         self.era = Era {
             declared: self.era.declared,
             counter: self.era.counter + 1,
             origin: input.origin,
             random: input.random,
         };
+        let top = self.top.max(known.unwrap_or(self.top));
+        let top = input.now.max(top.min(input.now.plus(DAY)));
+        // What an earlier loss has taken may be in use still.
+        let earlier = self.loss.filter(|loss| {
+            let Lengths {
+                lease,
+                hold,
+                max_ahead,
+                ..
+            } = self.longest;
+            input.now <= loss.top.plus(lease).plus(hold.times(2)).plus(max_ahead)
+        });
+        let earlier = earlier.map(|loss| loss.top.plus(Millis::ZERO.minus(loss.lost)));
+        let from = earlier.map_or(known, |from| known.map(|known| known.min(from)));
+        let lost = from.map_or(DAY, |from| top.since(from).max(Millis::ZERO).min(DAY));
         self.loss = Some(Loss {
             cause,
             at: input.now,
             grace_from: Some(input.now),
-            top: input.now.max(self.top.min(input.now.plus(DAY))),
+            top,
+            lost,
+            agreed: None,
         });
         self.horizon.due = true;
         self.serial += 1;
+    }
+}
+
+impl Loss {
+    /// How far a bound can lie ahead of its holder's clock by what is lost, if the lease was granted
+    /// so long before the loss: see [`Lengths::span`]. Both clocks that count may be slow by a hold.
+    pub(super) fn growth(&self, lengths: &Lengths, age: Millis) -> Millis {
+        lengths.span(self.lost.plus(lengths.hold).max(age))
+    }
+
+    /// How long the grace period lasts.
+    pub(super) fn quiet(&self, lengths: &Lengths) -> Millis {
+        self.growth(lengths, Millis::ZERO).plus(lengths.hold)
+    }
+}
+
+impl Lengths {
+    /// How far the bound of a lease that is so old lies ahead of its holder's clock: a young lease
+    /// is short.
+    pub(super) fn span(&self, age: Millis) -> Millis {
+        self.lease.min(self.patience.max(age))
+    }
+
+    /// A pool with these terms is asked.
+    pub(super) fn hear(&mut self, other: &Self) {
+        self.lease = self.lease.max(other.lease);
+        self.patience = self.patience.max(other.patience);
+        self.hold = self.hold.max(other.hold);
+        self.max_ahead = self.max_ahead.max(other.max_ahead);
+    }
+}
+
+impl Gap {
+    /// Whether nobody is missed yet who was not free before the gap: each that lives asks within a
+    /// patience of its end.
+    pub(super) fn reaches(&self, pool: &Pool, now: RegistryMillis) -> bool {
+        now < self.to.plus(pool.patience())
     }
 }

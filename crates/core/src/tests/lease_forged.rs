@@ -82,6 +82,7 @@ fn renewal(request: &Request, reply: &Reply) -> Ask {
         (Answer::Granted(grant), _) => Ask::Renew {
             worker: grant.worker,
             counter: grant.counter,
+            bound: grant.bound,
             furthest: UnixMillis::new(0),
             horizon: None,
         },
@@ -242,7 +243,7 @@ fn a_token_that_was_made_up_shows_no_loss() {
     // As if another start had said it.
     let key = world.registries[0].disk.0.key;
     let start = memory.start + 1;
-    let servers = world.registries[0].disk.1.clone().servers().len();
+    let servers = world.registries[0].disk.1.counting().count();
     for token in [memory.token, None, Some(Seal::NONE)] {
         let memory = Memory {
             start,
@@ -253,6 +254,7 @@ fn a_token_that_was_made_up_shows_no_loss() {
             let ask = Ask::Renew {
                 worker,
                 counter,
+                bound: UnixMillis::new(0),
                 furthest: UnixMillis::new(0),
                 horizon: None,
             };
@@ -272,7 +274,7 @@ fn a_token_that_was_made_up_shows_no_loss() {
             assert!(is_served(&world.registries[0]));
         }
     }
-    let counted = world.registries[0].disk.1.clone().servers().len();
+    let counted = world.registries[0].disk.1.counting().count();
     assert_eq!(counted, servers, "nor does a server count");
 }
 
@@ -302,6 +304,7 @@ fn a_role_can_make_up_only_so_many_servers() {
     let release = Ask::Release {
         worker: grant.worker,
         counter: grant.counter,
+        bound: grant.bound,
         end: grant.floor,
         held: Some(grant.floor),
     };
@@ -349,7 +352,7 @@ fn a_role_can_make_up_only_so_many_servers() {
     world.newest().start += 1;
     world.newest().clean_since += 1;
     for (request, reply) in &lost {
-        let before = world.newest().disk.1.clone().servers().len();
+        let before = world.newest().disk.1.counting().count();
         for number in 1..3 {
             let next = Request {
                 number: request.number + number,
@@ -357,7 +360,7 @@ fn a_role_can_make_up_only_so_many_servers() {
             };
             answer(&mut world, &next);
         }
-        let counted = world.newest().disk.1.clone().servers().len() - before;
+        let counted = world.newest().disk.1.counting().count() - before;
         let is_other = request.asker.identity.role.name() == "two";
         assert_eq!(counted, usize::from(is_other));
     }
@@ -497,14 +500,14 @@ fn a_token_that_was_granted_shows_a_loss_once() {
     }
     world.seconds(30);
     assert!(world.newest().disk.0.loss.is_none());
-    let servers = world.newest().disk.1.clone().servers().len();
+    let servers = world.newest().disk.1.counting().count();
     world.wake(0);
     let request = world.ask(0).unwrap();
     let reply = answer(&mut world, &request);
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Token);
     // The loss is stored first. Until then, the server remembers what it did.
     assert_eq!(Some(reply.memory), request.memory);
-    let counted = world.newest().disk.1.clone().servers().len();
+    let counted = world.newest().disk.1.counting().count();
     assert_eq!(counted, servers + 1, "its server counts");
     // The same again; and with a token in what it is told then.
     let era = world.newest().disk.0.era;
@@ -630,6 +633,7 @@ fn only_the_role_that_took_a_lease_has_it() {
     let release = Ask::Release {
         worker,
         counter,
+        bound: UnixMillis::new(0),
         end: UnixMillis::new(0),
         held: None,
     };
@@ -700,8 +704,8 @@ fn another_role_does_not_report_for_a_server() {
     forged.asker.started = BootNanos::new(i64::MAX);
     let reply = answer(&mut world, &forged);
     assert!(matches!(reply.answer, Answer::Granted(_)));
-    let servers = world.newest().disk.1.clone().servers();
-    let nonces: Vec<_> = servers.iter().map(|server| server.nonce).collect();
+    let servers = world.newest().disk.1.servers.clone();
+    let nonces: Vec<_> = servers.values().map(|server| server.nonce).collect();
     assert!(nonces.contains(&row.nonce) && nonces.contains(&forged.nonce));
 }
 

@@ -522,6 +522,7 @@ fn an_incarnation_that_is_gone_is_not_heard() {
     release.ask = Ask::Release {
         worker,
         counter,
+        bound: UnixMillis::new(world.now),
         end: UnixMillis::new(world.now),
         held: None,
     };
@@ -540,7 +541,10 @@ fn an_incarnation_that_is_gone_is_not_heard() {
         late.number += later;
         late.ask = late.ask.reporting(Some(UnixMillis::new(now + 7 * SECOND)));
         let answer = world.answer(0, 0, &late).answer;
-        assert!(!matches!(answer, Answer::Refused(_)), "{answer:?}");
+        let Answer::Refused(RegistryError::Fenced { why, .. }) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(why, Fence::Succeeded);
         assert_eq!(world.known(0).as_ref(), Some(&before));
     }
     world.check();

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::cluster_horizon::{Changes, Server, Servers};
-use super::super::lease::registry::{self, Rows};
+use super::super::lease::cluster_horizon::{Changes, Reports, Server, Servers};
+use super::super::lease::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use super::super::lease::state::{RegistryInput, State};
-use super::super::lease::{Pool, RegistryMillis, Reply, Request, Row, ServerKey};
+use super::super::lease::{Pool, RegistryMillis, Reply, Request, Role, Row, ServerKey};
 
 /// The rows of a pool, as a registry's disk has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +14,8 @@ pub struct Table {
     pub pool: Pool,
     pub rows: BTreeMap<WorkerId, Row>,
     pub servers: BTreeMap<String, Server>,
+    /// What systems have reached whose rows have gone to others.
+    pub reached: BTreeMap<u64, UnixMillis>,
 }
 
 impl Table {
@@ -22,6 +24,7 @@ impl Table {
             pool,
             rows: BTreeMap::new(),
             servers: BTreeMap::new(),
+            reached: BTreeMap::new(),
         }
     }
 
@@ -34,11 +37,20 @@ impl Table {
         if let Some(row) = changes.row {
             self.rows.insert(row.worker, row);
         }
+        if let Some((system, bound)) = changes.reached {
+            let kept = self.reached.entry(system).or_insert(bound);
+            *kept = bound.max(*kept);
+        }
         match changes.server {
             Some((_, Some(server))) => self.put_server(server),
             Some((identity, None)) => drop(self.servers.remove(&identity.text())),
             None => {}
         }
+    }
+
+    pub fn counting(&self) -> impl Iterator<Item = &Server> {
+        let servers = self.servers.values();
+        servers.filter(|server| server.dropped.is_none())
     }
 
     fn ordinary(&self) -> impl Iterator<Item = &Row> {
@@ -52,8 +64,15 @@ impl Servers for Table {
         self.servers.get(&identity.text()).cloned()
     }
 
-    fn servers(&mut self) -> Vec<Server> {
-        self.servers.values().cloned().collect()
+    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
+        let servers = self.servers.values();
+        Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
+    }
+
+    fn count(&mut self, role: &Role) -> (usize, usize) {
+        let counting = self.counting();
+        let of_role = counting.filter(|server| server.holder.identity.role == *role);
+        (of_role.count(), self.counting().count())
     }
 }
 
@@ -62,11 +81,10 @@ impl Rows for Table {
         self.rows.get(&worker).cloned()
     }
 
-    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
+    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row> {
         let held = self.rows.values();
         let held = held.filter(|row| row.holder.identity == *identity);
-        held.max_by_key(|row| (row.since, row.holder.started))
-            .cloned()
+        held.cloned().collect()
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
@@ -75,11 +93,28 @@ impl Rows for Table {
         ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
     }
 
-    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
-        let free = self.ordinary();
-        let free = free.filter(|row| row.released || row.leased_until <= expired);
-        let free = free.filter(|row| row.bound <= bound);
-        free.min_by_key(|row| row.leased_until).cloned()
+    fn longest_free(&mut self, free: &Free) -> Option<Row> {
+        let rows = self.ordinary().filter(|row| free.has(row));
+        rows.min_by_key(|row| row.leased_until).cloned()
+    }
+
+    fn least_bound(&mut self, free: &Free) -> Option<Row> {
+        let rows = self.ordinary().filter(|row| free.has(row));
+        rows.min_by_key(|row| row.bound).cloned()
+    }
+
+    fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
+        let rows = self.ordinary().filter(|row| free.has(row)).count() as i64;
+        let unused = self.pool.ordinary() - self.ordinary().count() as i64;
+        rows + if with_unused { unused } else { 0 }
+    }
+
+    fn latest_heard(&mut self) -> Option<RegistryMillis> {
+        self.rows.values().map(|row| row.heard).max()
+    }
+
+    fn is_later(&mut self, latest: RegistryMillis) -> bool {
+        self.rows.values().any(|row| row.leased_until > latest)
     }
 
     fn clamp(&mut self, latest: RegistryMillis) {
@@ -88,10 +123,15 @@ impl Rows for Table {
         }
     }
 
+    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers {
+        vouchers_of(self.rows.values(), asker, now)
+    }
+
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
         let rows = self.rows.values();
         let rows = rows.filter(|row| row.holder.identity.system == system);
-        rows.map(|row| row.bound).max()
+        let kept = self.reached.get(&system).copied();
+        rows.map(|row| row.bound).max().max(kept)
     }
 }
 

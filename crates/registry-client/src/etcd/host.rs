@@ -32,7 +32,9 @@ use snowflake_core::lease::etcd::{
 };
 use snowflake_core::lease::registry;
 use snowflake_core::lease::state::{RegistryInput, State};
-use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerKey, seal};
+use snowflake_core::lease::{
+    Answer, Holder, RegistryError, RegistryMillis, Reply, Request, Row, ServerKey, seal,
+};
 
 /// Two that change the registry at the same time wait for a part of this before they
 /// begin anew.
@@ -450,11 +452,16 @@ impl EtcdRegistry {
         until: Instant,
     ) -> Result<Reply, AttemptError> {
         let only = only_row(&request.ask);
-        let read = self.read_pool(pool, only, until)?;
+        let mut read = self.read_pool(pool, only, until)?;
         let mut request = request.clone();
         request.asker.address = self.gateway.address();
-        let (terms, etcd_input) = (&read.pool.pool, &read.reading.etcd_input);
-        let outcome = etcd::answer(&read.stored, terms, &read.found, &request, etcd_input);
+        let mut outcome = read.answer(&request);
+        if only.is_some() && is_too_far(&outcome.reply) {
+            // Other holders may vouch for the clock.
+            read = self.read_pool(pool, None, until)?;
+            outcome = read.answer(&request);
+        }
+        let terms = &read.pool.pool;
         let mut change = read.change(self, only);
         if let Some(row) = &outcome.changes.row {
             let lease_key = self.lease_key(&read.pool, row.worker);
@@ -471,7 +478,7 @@ impl EtcdRegistry {
                         None => false,
                     };
                     if !lasts {
-                        let hold = u64::try_from(terms.lease.plus(terms.hold).get());
+                        let hold = u64::try_from(terms.patience().plus(terms.hold).get());
                         let seconds = hold.unwrap_or_default().div_ceil(1000);
                         change.put(&lease_key, &token, self.grant_lease(seconds, until)?);
                     }
@@ -484,7 +491,7 @@ impl EtcdRegistry {
         if let Some((identity, server)) = outcome.changes.server {
             self.change_server(&mut change, identity, server);
         }
-        let stored = etcd_input.stored(outcome.state);
+        let stored = read.reading.etcd_input.stored(outcome.state);
         self.store(&read.reading, change, &stored, until)?;
         if has_lease {
             self.spare = None;
@@ -543,6 +550,7 @@ impl EtcdRegistry {
         let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
         let mut found = EtcdRows {
             servers: servers_of(&reading, &servers)?,
+            is_all: only.is_none(),
             ..EtcdRows::default()
         };
         for entry in reading.below(&all_rows) {
@@ -723,6 +731,11 @@ struct EtcdRead {
 }
 
 impl EtcdRead {
+    fn answer(&self, request: &Request) -> etcd::Outcome {
+        let (terms, input) = (&self.pool.pool, &self.reading.etcd_input);
+        etcd::answer(&self.stored, terms, &self.found, request, input)
+    }
+
     /// See [`EtcdInput::era`].
     fn era(&self) -> Option<u64> {
         self.reading.etcd_input.era(&self.stored)
@@ -753,6 +766,14 @@ impl EtcdRead {
 fn servers_of(reading: &EtcdReading, prefix: &str) -> Result<Vec<Server>, EtcdError> {
     let entries = reading.below(prefix);
     entries.map(|entry| parsed(&entry.value)).collect()
+}
+
+/// Whether the reply takes the clock for wrong.
+const fn is_too_far(reply: &Reply) -> bool {
+    matches!(
+        reply.answer,
+        Answer::Refused(RegistryError::TooFarAhead { .. })
+    )
 }
 
 /// Whether a lease of etcd has got its key.
