@@ -16,11 +16,11 @@
 //!    own mark, and the tick after its cursor.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
 //!    was not given up. So a reply that is late cannot bring back what is past.
-//! 4. **When to renew.** When a third of what the bound leaves is used up, which is a
-//!    third of a lease for a server that does not lead its clock; and at once when a
-//!    caller needs more: [`Node::need`].
-//! 5. **Out of reach.** The node asks again, a second apart at most, until it is
-//!    answered. IDs resume by themselves.
+//! 4. **When to renew.** When the registry has said, or when a third of what the bound leaves is
+//!    used up, a fifth sooner or later, so that servers do not ask all at once; and at once when
+//!    a caller needs more: [`Node::need`].
+//! 5. **Out of reach.** The node asks again until it is answered: a second apart at most, or ten
+//!    while more than half of the bound is left. IDs resume by themselves.
 //! 6. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
 //!    it had. Until then its server continues to issue below its bound. A token does not count
 //!    with a registry that does not know what the node remembers either:
@@ -30,6 +30,8 @@
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
 //!    that a later request than its latest was answered, or another one with its number,
 //!    stops at once.
+//!    So does one that is told that a later incarnation of its server has a worker ID. It asks
+//!    again now and then, in case that one ends.
 //! 9. **A floor far ahead** of the node's clock is not accepted, see [`FLOOR_LIMIT`]: the
 //!    clock of the server or of the registry is wrong, or what the registry stores is. The
 //!    node asks again, and takes the grant when its clock has come near enough.
@@ -234,6 +236,8 @@ pub struct Node {
     holds: bool,
     terms: Option<Terms>,
     sent: Option<Sent>,
+    /// Since when the bound leads by more than anything explains.
+    surplus: Option<BootNanos>,
     /// When to ask next.
     due: Option<BootNanos>,
     /// When to ask next if somebody needs more.
@@ -264,6 +268,7 @@ impl Node {
             holds: false,
             terms: None,
             sent: None,
+            surplus: None,
             due: None,
             soonest: None,
             pause: LEAST_PAUSE,
@@ -366,6 +371,24 @@ impl Node {
     /// No session still waits for a later bound.
     pub const fn need_no_more(&mut self) {
         self.needed = None;
+    }
+
+    /// Whether the server has a lead that it does not use, for longer than a hold: its clock was
+    /// wrong. The next holder would begin there. So the host closes, returns the worker ID with its
+    /// true end, and continues with a new node, a new nonce and a later start. Called at each
+    /// renewal.
+    pub fn has_surplus(&mut self, now: &NodeInput) -> bool {
+        let (Some(right), Some(terms)) = (self.right.filter(|_| self.holds), &self.terms) else {
+            return false;
+        };
+        let used = now.clock.max(now.furthest).max(right.not_before);
+        let most = terms.lease.plus(terms.hold).plus(terms.max_ahead);
+        if right.not_after <= used.plus(most) {
+            self.surplus = None;
+            return false;
+        }
+        let since = *self.surplus.get_or_insert(now.boot);
+        now.boot > after(since, terms.hold)
     }
 
     /// What to do now.
