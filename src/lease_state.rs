@@ -240,6 +240,8 @@ pub struct ShownFailure {
     pub is_unreachable: bool,
     /// A sentence, or several.
     pub text: Short<600>,
+    /// Which of several hosts has said so, for those who may see addresses: the same, or nothing.
+    pub from: Short<300>,
     /// What helps: the same, or nothing.
     pub remedy: Short<300>,
 }

@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use super::super::compat;
 use super::super::lease_state::{Shown, ShownFailure};
 use super::super::time::display;
-use super::{Code, Error, invalid, not_ready};
+use super::{Code, Error, invalid, joined, not_ready};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::contender::Contender;
@@ -71,11 +71,21 @@ pub fn seen_by_caller(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    if sees_all || !obstacle.is_unreachable {
-        return obstacle.text.get();
+    match obstacle {
+        _ if sees_all => return with_host(obstacle),
+        ShownFailure {
+            is_unreachable: false,
+            ..
+        } => return obstacle.text.get(),
+        _ => {}
     }
     "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
         .to_string()
+}
+
+/// What is in the way, and which of several hosts has said so.
+pub fn with_host(obstacle: &ShownFailure) -> String {
+    joined(&obstacle.text.get(), &obstacle.from.get())
 }
 
 /// What helps against what is in the way: a sentence, or several; empty if nothing is to be done.
@@ -157,7 +167,7 @@ fn held(worker: WorkerId, obstacle: &ShownFailure) -> Error {
     let worker = worker.get();
     ERRCODE_OBJECT_IN_USE
         .error(format!("worker ID {worker} belongs to another server"))
-        .detail(obstacle.text.get())
+        .detail(seen_by_caller(obstacle))
         .hint(format!(
             "Stop that server, or give one of the two another \"snowflake_id.worker_id\". This \
              server gets worker ID {worker} by itself when it is free."
@@ -215,11 +225,14 @@ pub fn unknown_database(name: &str) -> Error {
 }
 
 /// A lease, in what the log says of it.
+#[derive(Clone)]
 pub struct LeaseTexts {
     /// The generator and its database; `None`: the server.
     pub generator: Option<String>,
     /// The registry without secrets.
     pub registry: String,
+    /// Which of several hosts has replied last, and what others have said: a sentence, or several.
+    pub from: String,
     pub pool: String,
 }
 
@@ -228,6 +241,11 @@ impl LeaseTexts {
     fn named(&self, word: &str) -> String {
         let generator = self.generator.as_ref();
         generator.map_or_else(String::new, |name| format!(" {word} generator {name}"))
+    }
+
+    /// The registry, and which host has replied.
+    fn asked(&self) -> String {
+        joined(&format!("The registry is {}.", self.registry), &self.from)
     }
 
     const fn who(&self) -> &str {
@@ -246,7 +264,7 @@ impl LeaseTexts {
         (before, cause): (Option<WorkerId>, FloorCause),
         now: UnixMillis,
     ) {
-        let mut detail = format!("The registry is {}.", self.registry);
+        let mut detail = self.asked();
         if let Some(before) = before.filter(|before| *before != right.worker) {
             detail += &format!(" Before, it was worker ID {}.", before.get());
         }
@@ -296,12 +314,13 @@ impl LeaseTexts {
             |right| format!("renewed worker ID {} again", right.worker.get()),
         );
         let generator = self.named("for");
-        told(format!("{what}{generator} after {outage}")).detail(reason(&failure.why))
+        told(format!("{what}{generator} after {outage}"))
+            .detail(joined(&reason(&failure.why), &self.from))
     }
 
     /// The worker ID was lost. `goes_on`: the server does not stop, so another one is asked for.
     pub fn lost(&self, right: &HeldLease, failure: &LeaseFailure, goes_on: bool) -> Error {
-        let mut detail = reason(&failure.why);
+        let mut detail = joined(&reason(&failure.why), &self.from);
         if goes_on {
             detail += &format!(
                 " IDs of times before {} are issued under it still, since nobody else issues these. \
@@ -350,11 +369,7 @@ impl LeaseTexts {
             _ => " No IDs are issued until that is solved.".to_string(),
         };
         warned(what + &self.named("for"))
-            .detail(format!(
-                "The registry is {}. {}{lasts}",
-                self.registry,
-                reason(&failure.why)
-            ))
+            .detail(format!("{} {}{lasts}", self.asked(), reason(&failure.why)))
             .hint(remedy(&failure.why))
     }
 

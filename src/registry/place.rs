@@ -16,7 +16,7 @@ use super::super::error::{self, Error};
 use super::super::{compat, etcd_admin, guc, server_key, spi};
 use super::{Purpose, Registry, caller};
 use snowflake_registry_client::etcd::url::{self, Url};
-use snowflake_registry_client::libpq::Conninfo;
+use snowflake_registry_client::libpq::{self, Conninfo};
 use snowflake_registry_client::postgres;
 
 /// How long a session waits for a registry in another database.
@@ -149,6 +149,7 @@ pub fn ask_hosts() -> Result<Vec<HostAnswer>, Error> {
         HostAnswer { host, stored }
     };
     let unread = |why| error::registry_unreachable(&error::client::of_postgres(&why));
-    let server = Conninfo::parse(&setting).map_err(|why| unread(why.into()))?;
-    Ok(server.each_host().iter().map(ask).collect())
+    let hosts = Conninfo::parse(&setting).and_then(|server| libpq::hosts(&server));
+    let hosts = hosts.map_err(|why| unread(why.into()))?;
+    Ok(hosts.iter().map(ask).collect())
 }

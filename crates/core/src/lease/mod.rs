@@ -536,6 +536,19 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// What changes no lease, whatever a registry has stored: to renew a token that nobody has,
+    /// since counters begin with 1. The reply tells what to remember of the registry.
+    #[must_use]
+    pub const fn look() -> Self {
+        Self::Renew {
+            worker: WorkerId::NONE,
+            counter: 0,
+            bound: UnixMillis::new(0),
+            furthest: UnixMillis::new(0),
+            horizon: None,
+        }
+    }
+
     /// The token of which it is, and the bound that the node knows.
     #[must_use]
     pub const fn token(&self) -> Option<(WorkerId, u64, UnixMillis)> {
