@@ -14,7 +14,7 @@ use Snowflake;
 
 my $short = q{lease => '2 s', hold => '1 s'};
 my $registry = new_registry('registry', "'main', '[0,1)', $short, max_ahead => '1 s'",
-	"'lossy', '[10,20)', $short, max_ahead => '5 s'", "'claimed', '[20,30)', $short, max_ahead => '60 s'",
+	"'lossy', '[10,20)', $short, max_ahead => '60 s'", "'claimed', '[20,30)', $short, max_ahead => '60 s'",
 	"'twin', '[30,40)', lease => '30 s', hold => '1 s', max_ahead => '0'");
 
 # Makes a server, with a system identifier of its own, which is not started.
