@@ -199,6 +199,7 @@ pub struct KeptNode {
     number: u64,
     memory: Option<Memory>,
     right: Option<HeldLease>,
+    generation: u64,
     holds: bool,
     terms: Option<Terms>,
 }
@@ -227,6 +228,8 @@ pub struct Node {
     number: u64,
     memory: Option<Memory>,
     right: Option<HeldLease>,
+    /// How often it was granted a worker ID.
+    generation: u64,
     /// The right's token counts as far as the node knows.
     holds: bool,
     terms: Option<Terms>,
@@ -257,6 +260,7 @@ impl Node {
             number: 0,
             memory,
             right: None,
+            generation: 0,
             holds: false,
             terms: None,
             sent: None,
@@ -286,6 +290,7 @@ impl Node {
         Self {
             number: kept.number,
             right: kept.right,
+            generation: kept.generation,
             holds: kept.holds,
             terms: kept.terms,
             ..Self::new(me, kept.nonce, fixed, kept.memory)
@@ -300,6 +305,7 @@ impl Node {
             number: self.number,
             memory: self.memory,
             right: self.right,
+            generation: self.generation,
             holds: self.holds,
             terms: self.terms.clone(),
         }
@@ -525,10 +531,11 @@ impl Node {
 
     fn granted(&mut self, grant: &Grant, sent: Sent, now: &NodeInput) -> Change {
         let before = self.right.map(|right| right.worker);
+        self.generation += 1;
         self.right = Some(HeldLease {
             worker: grant.worker,
             counter: grant.counter,
-            generation: self.right.map_or(0, |right| right.generation) + 1,
+            generation: self.generation,
             not_before: grant.floor,
             not_after: grant.bound,
         });

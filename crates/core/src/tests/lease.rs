@@ -22,8 +22,8 @@ use super::super::lease::contender::Contenders;
 use super::super::lease::node::{Change, Next, Node, NodeInput};
 use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
-    Answer, Ask, Holder, Memory, Named, Nonce, Origin, Pool, RegistryMillis, Reply, Request, Role,
-    Row, ServerKey, seal::SealKey,
+    Answer, Ask, Holder, Memory, Named, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply,
+    Request, Role, Row, ServerKey, seal::SealKey,
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
@@ -231,6 +231,7 @@ pub struct World {
     pub keep_memory: bool,
     pub grants: u64,
     tell: bool,
+    step: i64,
     pub log: Vec<String>,
     pub changes: BTreeSet<&'static str>,
     /// Transactions that are open, and who reads in the order of IDs.
@@ -247,6 +248,26 @@ pub struct Plan {
     pub lease: i64,
     pub hold: i64,
     pub max_ahead: i64,
+    /// What [`World::second`] takes.
+    pub step: i64,
+}
+
+impl Plan {
+    /// A lease that is longer than the patience: four times as slow as the default.
+    pub fn long() -> Self {
+        Self {
+            lease: 120 * SECOND,
+            hold: 32 * SECOND,
+            max_ahead: 80 * SECOND,
+            step: 4 * SECOND,
+            ..Self::default()
+        }
+    }
+
+    /// How long a holder may be silent.
+    pub fn patience(&self) -> i64 {
+        self.lease.min(PATIENCE.get())
+    }
 }
 
 impl Default for Plan {
@@ -259,13 +280,14 @@ impl Default for Plan {
             lease: 8 * SECOND,
             hold: 8 * SECOND,
             max_ahead: 20 * SECOND,
+            step: SECOND,
         }
     }
 }
 
 impl World {
     pub fn new(plan: Plan) -> Self {
-        let made = EPOCH - 500 * SECOND;
+        let made = EPOCH - 500 * plan.step;
         let pool = Pool {
             name: "p".to_string(),
             ids: 0..plan.pool + plan.spares,
@@ -290,6 +312,7 @@ impl World {
             keep_memory: true,
             grants: 0,
             tell: false,
+            step: plan.step,
             log: Vec::new(),
             changes: BTreeSet::new(),
             orders: Orders::default(),
@@ -784,7 +807,7 @@ impl World {
 
     /// A second in which all goes well.
     pub fn second(&mut self) {
-        self.pass(SECOND);
+        self.pass(self.step);
         for server in 0..self.servers.len() {
             for _ in 0..3 {
                 self.contact(server);

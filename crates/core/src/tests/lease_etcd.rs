@@ -418,6 +418,7 @@ fn an_emptied_prefix_begins_as_a_loss() {
         let mut world = None;
         in_etcd(|| world = Some(World::new(plan).tell()));
         let mut world = world.unwrap();
+        world.newest().disk.1.pool.unused = true;
         world.crash(1, false);
         world.servers[0].off = off * SECOND;
         world.seconds(30);

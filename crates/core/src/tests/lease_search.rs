@@ -158,6 +158,8 @@ struct Walk {
 
 impl Walk {
     fn new(seed: u64, profile: &str, tell: bool) -> Self {
+        // A third of the walks have leases that are longer than the patience.
+        let is_long = seed % 3 == 2;
         let mut random = Random(seed.wrapping_mul(7919) ^ profile.len() as u64);
         let pool = random.pick(&[1, 1, 2]);
         let plan = Plan {
@@ -165,7 +167,11 @@ impl Walk {
             spares: if profile == "spares" { 2 } else { 0 },
             servers: random.pick(&[2, 3]),
             tick: random.pick(&[SECOND, SECOND, 4 * SECOND, 700]),
-            ..Plan::default()
+            ..if is_long {
+                Plan::long()
+            } else {
+                Plan::default()
+            }
         };
         let mut world = World::new(plan);
         if tell {
@@ -245,7 +251,7 @@ impl Walk {
     }
 
     fn second(&mut self) {
-        self.world.pass(SECOND);
+        self.world.pass(self.plan.step);
         for server in 0..self.world.servers.len() {
             if self.random.percent(70) {
                 self.contact(server);
@@ -292,7 +298,7 @@ impl Walk {
         // adds its margin.
         let mut allowed = self.furthest_clock + plan.max_ahead + 3 * plan.lease + 8 * SECOND;
         if self.lost {
-            allowed += 2 * plan.lease + plan.hold + plan.max_ahead;
+            allowed += 2 * plan.lease + 2 * plan.hold + plan.max_ahead;
         }
         let lead = self.world.lead() * SECOND;
         if lead > allowed && self.world.twice.is_none() {
@@ -353,15 +359,15 @@ impl Walk {
                 }
             }
             Event::Long => {
-                let more = self.random.below(6) * SECOND;
-                self.seconds((plan.lease + plan.hold + more) / SECOND);
+                let more = self.random.below(6) * plan.step;
+                self.seconds((plan.patience() + plan.hold + more) / plan.step);
             }
             Event::Lead => {
                 let by = self.random.below(plan.max_ahead / SECOND) * SECOND;
                 self.world.advance(holder, by);
             }
             Event::ClockNear => {
-                let off = self.random.pick(&[-8, -3, 0, 3, 8]) * SECOND;
+                let off = self.random.pick(&[-8, -3, 0, 3, 8]) * plan.step;
                 self.world.servers[server].off = off;
                 self.world.say(|| format!("server {server}: clock {off:+}"));
             }
@@ -418,7 +424,13 @@ impl Walk {
         let world = &mut self.world;
         world.flights.clear();
         let registry = world.registries.len() - 1;
-        let wait = (self.plan.lease + self.plan.hold) / SECOND + 5;
+        let plan = self.plan;
+        let mut wait = plan.patience() + plan.hold;
+        if self.lost && plan.lease > plan.patience() {
+            // The rows rest that had a holder at the loss.
+            wait += plan.lease + 2 * plan.hold + plan.max_ahead;
+        }
+        let wait = wait / plan.step + 5;
         let mut live = (0..world.servers.len()).collect::<Vec<_>>();
         for origin in (1..live.len()).rev() {
             live.swap(origin, self.random.below(origin as i64 + 1) as usize);
