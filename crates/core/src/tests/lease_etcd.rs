@@ -59,9 +59,9 @@ impl Etcd {
     }
 }
 
-/// A lease and a hold.
+/// The patience and a hold.
 fn etcd_lease(pool: &Pool) -> i64 {
-    pool.lease.plus(pool.hold).get()
+    pool.patience().plus(pool.hold).get()
 }
 
 impl Registry {

@@ -34,6 +34,8 @@ mod lease_forged;
 #[cfg(not(loom))]
 mod lease_horizon;
 #[cfg(not(loom))]
+mod lease_long;
+#[cfg(not(loom))]
 mod lease_losses;
 #[cfg(not(loom))]
 mod lease_queue;

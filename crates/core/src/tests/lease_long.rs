@@ -1,0 +1,617 @@
+//! Leases that are longer than the patience: one test for each rule that only they have, and for
+//! each way in which an earlier form of the rules was broken.
+
+use super::super::id::{UnixMillis, WorkerId};
+use super::super::lease::registry::Rows;
+use super::super::lease::{Answer, Ask, Cause, Fence, FloorCause, RegistryError, ServerKey};
+use super::lease::{EPOCH, How, Plan, SECOND, World};
+use super::lease_traces::{down, held, why};
+
+/// Lease 120 s, patience 30 s, hold 32 s, max_ahead 80 s; a step is 4 s.
+fn world(pool: i64, servers: usize) -> World {
+    let plan = Plan {
+        pool,
+        servers,
+        ..Plan::long()
+    };
+    let mut world = World::new(plan).tell();
+    world.newest().disk.1.pool.unused = true;
+    world
+}
+
+const STEP: i64 = 4 * SECOND;
+
+/// How far ahead of the world's time the bound of a worker ID lies, in seconds.
+fn ahead(world: &World, worker: i32) -> i64 {
+    (world.row(worker).bound.get() - world.now) / SECOND
+}
+
+/// The server asks at once, whatever its pauses.
+fn floor_of_next(world: &mut World, server: usize) -> i64 {
+    world.second();
+    let worker = held(world, server).unwrap();
+    let row = world.row(i32::try_from(worker).unwrap());
+    (row.floor.get() - world.now) / SECOND
+}
+
+#[test]
+fn a_young_lease_is_short() {
+    let mut world = world(8, 1);
+    world.second();
+    let mut most = 0;
+    for steps in 1..100 {
+        world.second();
+        let age = steps * STEP / SECOND;
+        let far = ahead(&world, 0);
+        assert!(far <= age.clamp(30, 120), "age {age}: {far}");
+        most = most.max(far);
+    }
+    assert!(most >= 110, "{most}");
+}
+
+/// What the lease is for: no contact, and IDs for two minutes.
+#[test]
+fn an_outage_within_the_lease_stops_nobody() {
+    let mut world = world(8, 1);
+    world.seconds(40);
+    for _ in 0..25 {
+        world.pass(STEP);
+        assert!(world.issue(0));
+    }
+    for _ in 0..8 {
+        world.pass(STEP);
+        world.issue(0);
+    }
+    assert!(!world.issue(0));
+    world.seconds(3);
+    assert_eq!(world.grants, 1);
+    world.check();
+}
+
+#[test]
+fn patience_and_hold_say_who_takes_over() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.seconds(40);
+    world.freeze(0);
+    world.start(1);
+    let begin = world.now;
+    while held(&world, 1).is_none() {
+        world.second();
+        assert!(world.now - begin < 80 * SECOND, "{}", world.log.join("\n"));
+    }
+    let waited = (world.now - begin) / SECOND;
+    assert!(waited >= 50, "{waited}");
+    world.wake(0);
+    world.seconds(40);
+    world.check();
+}
+
+/// The registry heard nobody for longer than patience and hold. The first one that reaches it
+/// gets no worker ID of those that live.
+#[test]
+fn nobody_is_missed_while_nobody_was_heard() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.seconds(40);
+    for first in [1, 0] {
+        world.start(1);
+        for _ in 0..25 {
+            world.pass(STEP);
+            world.issue(0);
+        }
+        for server in [first, 1 - first] {
+            let number = world.servers[server].node.latest_number();
+            world.give_up(server, number);
+            world.pass(2 * SECOND);
+            world.contact(server);
+            world.contact(server);
+        }
+        world.seconds(30);
+        assert_eq!((world.grants, held(&world, 0)), (1, Some(0)));
+        world.check();
+    }
+}
+
+/// A clock that has gone on and back makes nobody wait for it.
+#[test]
+fn a_gap_of_a_wrong_clock_ends() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.seconds(10);
+    world.newest().off = 7200 * SECOND;
+    world.seconds(3);
+    world.newest().off = 0;
+    down(&mut world, 0);
+    world.start(1);
+    assert!(world.until_issues(1, 25).is_some());
+}
+
+#[test]
+fn a_crash_takes_an_id_whose_bound_has_passed() {
+    let mut world = world(8, 1);
+    world.seconds(60);
+    world.crash(0, true);
+    assert!(floor_of_next(&mut world, 0) <= 0);
+    assert_eq!(held(&world, 0), Some(1));
+    // Its own one, when the bound has passed.
+    world.seconds(60);
+    world.crash(0, true);
+    assert!(floor_of_next(&mut world, 0) <= 0);
+    assert_eq!(held(&world, 0), Some(0));
+    world.check();
+}
+
+/// A reserve remains for servers that have none: a quarter of the pool, or one.
+#[test]
+fn a_crash_leaves_a_reserve() {
+    for (pool, taken) in [(2, 1), (3, 2), (4, 3), (12, 3)] {
+        let mut world = world(pool, 1);
+        world.seconds(60);
+        let mut ids = std::collections::BTreeSet::from([held(&world, 0)]);
+        for _ in 0..8 {
+            world.crash(0, true);
+            world.second();
+            ids.insert(held(&world, 0));
+            world.seconds(2);
+        }
+        // Of twelve, more would do: but an identity has three whose bounds have not passed.
+        assert_eq!(ids.len(), taken, "{pool}: {ids:?}");
+        world.check();
+    }
+}
+
+/// Of those that lead, the one that leads least.
+#[test]
+fn the_least_bound_comes_first() {
+    let mut world = world(2, 3);
+    down(&mut world, 2);
+    world.servers[1].off = 3000 * SECOND;
+    world.seconds(60);
+    down(&mut world, 0);
+    world.second();
+    down(&mut world, 1);
+    // Both are free, and neither bound has passed.
+    world.pass(70 * SECOND);
+    world.start(2);
+    world.newest().disk.0.gap = None;
+    let now = world.newest().disk.1.rows[&WorkerId::new(1).unwrap()].heard;
+    world.newest().disk.0.top = now.plus(super::super::id::Millis::new(60 * SECOND));
+    world.second();
+    assert_eq!(held(&world, 2), Some(0), "{}", world.log.join("\n"));
+    world.check();
+}
+
+/// The claim of a worker ID, and a generator's own one, are taken over by who has no other one.
+#[test]
+fn claims_keep_short_leases() {
+    let mut world = world(8, 1);
+    world.servers[0].fixed = WorkerId::new(3);
+    world.crash(0, true);
+    world.seconds(60);
+    assert!(world.row(3).claimed && ahead(&world, 3) <= 30);
+    let mut world = self::world(8, 1);
+    world.servers[0].identity.generator = 7;
+    world.crash(0, true);
+    world.seconds(60);
+    assert!(ahead(&world, 0) <= 30);
+}
+
+/// Two servers on one data directory: the later one has a worker ID, and the earlier one stops at
+/// once, not at its bound.
+#[test]
+fn an_earlier_incarnation_stops_at_once() {
+    let mut world = world(8, 1);
+    world.seconds(60);
+    let late = world.ask(0);
+    assert!(late.is_none());
+    let copy = world.clone_disk(0, true);
+    world.contact(copy);
+    assert_eq!(held(&world, copy), Some(1));
+    world.seconds(5);
+    assert_eq!(held(&world, 0), None);
+    assert!(matches!(
+        why(&world, 0),
+        RegistryError::Fenced {
+            why: Fence::Succeeded,
+            ..
+        }
+    ));
+    assert!(!world.issue(0));
+    // It gets nothing while the later one may run, and something when that is gone for good.
+    let row = world.row(0).clone();
+    world.seconds(20);
+    assert_eq!(world.row(0).counter, row.counter);
+    down(&mut world, copy);
+    world.seconds(25);
+    assert!(held(&world, 0).is_some(), "{}", world.log.join("\n"));
+    world.check();
+}
+
+/// A clean stop of the later one lets the earlier one continue at once.
+#[test]
+fn an_earlier_incarnation_continues_after_a_stop() {
+    let mut world = world(8, 1);
+    world.seconds(10);
+    let copy = world.clone_disk(0, true);
+    world.seconds(10);
+    assert_eq!(held(&world, 0), None);
+    world.stop(copy);
+    world.seconds(5);
+    assert!(held(&world, 0).is_some());
+    world.check();
+}
+
+/// A crash loop leads by no more than what a lease of its age gets.
+#[test]
+fn a_crash_loop_does_not_lead_by_a_lease() {
+    for (pool, life) in [(1, 1), (1, 5), (1, 9), (1, 40), (10, 5)] {
+        let plan = Plan {
+            pool,
+            servers: 1,
+            lease: 640 * SECOND,
+            ..Plan::default()
+        };
+        let mut world = World::new(plan).tell();
+        world.newest().disk.1.pool.unused = true;
+        for second in 1..=900 {
+            world.second();
+            if second % life == 0 {
+                world.crash(0, true);
+                world.log.clear();
+            }
+            let lead = world.lead();
+            assert!(lead <= 33.max(life + 3), "life {life}, {second}: {lead}");
+        }
+        world.check();
+    }
+}
+
+/// Renewals change neither the state nor what others have.
+#[test]
+fn a_renewal_changes_its_row_only() {
+    let mut world = world(8, 3);
+    world.seconds(2);
+    let state = world.newest().disk.0.clone();
+    for _ in 0..60 {
+        let mut rows = world.newest().disk.1.rows.clone();
+        world.pass(STEP);
+        if world.contact(1) {
+            let worker = WorkerId::new(1).unwrap();
+            let now = &world.newest().disk.1.rows;
+            rows.insert(worker, now[&worker].clone());
+            assert_eq!(rows, *now);
+        }
+        world.contact(0);
+        world.contact(2);
+        let now = world.newest().disk.0.clone();
+        assert_eq!(
+            (now.serial, now.gap, now.loss),
+            (state.serial, state.gap, None)
+        );
+        assert!(world.now - now.top.get() <= 300 * SECOND + STEP);
+    }
+}
+
+/// A renewal that is lost shows by the row, since the node proves the bound that it has.
+#[test]
+fn a_lost_renewal_shows_a_loss() {
+    let mut world = world(8, 2);
+    world.seconds(40);
+    let bound = world.row(0).bound;
+    world.replace(1, How::Backup);
+    let lost = (0..2).find(|row| {
+        world.registries[0].rows()[&WorkerId::new(*row).unwrap()]
+            != *world.row(i32::try_from(*row).unwrap())
+    });
+    assert!(lost.is_some() && bound >= world.row(0).bound);
+    world.seconds(5);
+    assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Serial);
+    // Nobody makes such a bound up.
+    let mut world = self::world(8, 1);
+    world.seconds(40);
+    world.pass(40 * SECOND);
+    let mut request = world.ask(0).unwrap();
+    let Ask::Renew { bound, .. } = &mut request.ask else {
+        panic!("{request:?}")
+    };
+    *bound = UnixMillis::new(bound.get() + 3600 * SECOND);
+    let reply = world.answer(0, 0, &request);
+    assert!(matches!(reply.answer, Answer::Renewed { .. }));
+    assert!(ahead(&world, 0) <= 120 && world.newest().disk.0.loss.is_none());
+}
+
+/// A clean stop after a renewal that was lost keeps what was proven.
+#[test]
+fn a_bound_that_is_proven_is_stored() {
+    let mut world = world(8, 1);
+    world.seconds(40);
+    let bound = world.row(0).bound;
+    let lost = world.changes_since(|rows| rows.values().any(|row| row.bound < bound));
+    world.replace(lost, How::Promotion);
+    assert!(world.row(0).bound < bound);
+    // Its clock is set back: the next bound would be an earlier one.
+    world.servers[0].off = -100 * SECOND;
+    world.seconds(4);
+    assert!(world.row(0).bound >= bound, "{}", world.log.join("\n"));
+}
+
+/// What a system has reached is known though another one has the row.
+#[test]
+fn what_a_system_has_reached_is_kept() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.servers[0].off = 3000 * SECOND;
+    world.seconds(5);
+    let reached = world.row(0).bound;
+    down(&mut world, 0);
+    world.servers[0].off = 0;
+    world.start(1);
+    world.seconds(30);
+    assert_eq!(world.row(0).holder.identity, world.servers[1].identity);
+    let system = world.servers[0].identity.system;
+    let table = &mut world.newest().disk.1;
+    assert_eq!(table.reached_by(system), Some(reached));
+    assert_eq!(table.reached_by(999), None);
+}
+
+/// Who takes any ID of a pool that nobody used needs no lead; a claim does, since the server may
+/// have had its number before, and so does a pool of which that is not known.
+#[test]
+fn the_first_floor_of_a_pool() {
+    for (unused, fixed, floor) in [
+        (true, None, 0),
+        (true, WorkerId::new(0), 80),
+        (false, WorkerId::new(0), 80),
+        (false, None, 120 + 32 + 80),
+    ] {
+        let mut world = world(1, 1);
+        let table = &mut world.newest().disk.1;
+        table.pool.unused = unused;
+        table.pool.made = super::super::lease::RegistryMillis::new(EPOCH);
+        world.servers[0].fixed = fixed;
+        world.crash(0, true);
+        world.pass(SECOND);
+        let request = world.ask(0).unwrap();
+        let Answer::Granted(grant) = world.answer(0, 0, &request).answer else {
+            panic!()
+        };
+        let floor = UnixMillis::new(EPOCH + floor * SECOND);
+        assert_eq!((grant.floor, grant.because), (floor, FloorCause::NewPool));
+    }
+}
+
+/// A loss that took little time: who has the worker ID of nobody waits for patience and hold, and
+/// leads by little. A row that was held rests, since its holder may have a long lease.
+#[test]
+fn a_row_that_was_held_rests_after_a_loss() {
+    let mut world = world(2, 3);
+    down(&mut world, 1);
+    down(&mut world, 2);
+    world.seconds(60);
+    world.freeze(0);
+    world.replace(1, How::Promotion);
+    let begin = world.now;
+    world.start(1);
+    while held(&world, 1).is_none() {
+        world.second();
+        assert!(world.now - begin < 90 * SECOND, "{}", world.log.join("\n"));
+    }
+    assert!(world.now - begin >= 60 * SECOND);
+    assert_eq!(held(&world, 1), Some(1));
+    let lead = (world.row(1).floor.get() - begin) / SECOND;
+    // It heard somebody a few seconds before.
+    assert!(lead <= 60 + 32 + 80 + 32, "{lead}");
+    // The other row: not before its long floor has passed, which is no lead then.
+    world.start(2);
+    while held(&world, 2).is_none() {
+        world.second();
+        assert!(world.now - begin < 300 * SECOND, "{}", world.log.join("\n"));
+    }
+    assert!(world.now - begin >= (120 + 32 + 80) * SECOND);
+    assert!(world.row(0).floor.get() <= world.now);
+    world.wake(0);
+    world.seconds(40);
+    world.check();
+}
+
+/// The registry's clock was 50 minutes ahead once, and it has lost something since. New leases lead
+/// by that until two holders have renewed with clocks that agree with the registry's of now.
+#[test]
+fn a_clock_that_was_wrong_once_counts_no_longer_than_it_must() {
+    for holders in [1, 2] {
+        let mut world = world(4, 3);
+        (holders..3).for_each(|server| down(&mut world, server));
+        world.newest().off = 3000 * SECOND;
+        world.seconds(5);
+        world.newest().off = 0;
+        world.seconds(40);
+        world.replace(1, How::Promotion);
+        world.seconds(60);
+        world.start(2);
+        world.seconds(60);
+        let lead = match held(&world, 2) {
+            Some(worker) => {
+                (world.row(i32::try_from(worker).unwrap()).floor.get() - world.now) / SECOND
+            }
+            None => 9999,
+        };
+        assert_eq!(lead > 300, holders == 1, "{lead}\n{}", world.log.join("\n"));
+        world.check();
+    }
+}
+
+/// A registry whose clock was ahead before the loss cannot tell how much it has lost.
+#[test]
+fn a_clock_that_goes_back_at_a_loss_does_not_measure_it() {
+    let mut world = world(8, 1);
+    world.seconds(60);
+    world.newest().off = 100 * SECOND;
+    world.seconds(9);
+    world.replace(1, How::Promotion);
+    world.newest().off = 0;
+    world.seconds(4);
+    let loss = world.newest().disk.0.loss.unwrap();
+    assert!(
+        loss.lost > super::super::id::Millis::new(120 * SECOND),
+        "{loss:?}"
+    );
+}
+
+/// The holder borrows and has a renewal that is lost: its bound lies a lease ahead of the loss.
+#[test]
+fn a_lost_renewal_of_an_old_lease_is_below_the_next_floor() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.seconds(60);
+    world.advance(0, 79 * SECOND);
+    world.replace(2, How::Promotion);
+    let loss = world.now;
+    world.freeze(0);
+    world.start(1);
+    while held(&world, 1).is_none() {
+        world.second();
+        assert!(world.now - loss < 400 * SECOND, "{}", world.log.join("\n"));
+    }
+    world.wake(0);
+    for _ in 0..100 {
+        world.issue(0);
+        world.pass(SECOND);
+        world.issue(1);
+    }
+    world.seconds(10);
+    world.check();
+}
+
+/// Two losses to one snapshot, with a grant in between that neither has.
+#[test]
+fn two_losses_to_one_snapshot() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.seconds(2);
+    let changes = world.registries[0].copies.len();
+    world.crash(0, true);
+    world.replace(changes, How::Snapshot);
+    world.seconds(3);
+    let changes = world.newest().copies.len();
+    world.replace(changes, How::Snapshot);
+    world.freeze(0);
+    world.start(1);
+    world.seconds(80);
+    assert!(world.servers[1].issued_at.is_some());
+    world.wake(0);
+    for _ in 0..100 {
+        world.issue(0);
+        world.pass(SECOND);
+        world.issue(1);
+    }
+    world.check();
+}
+
+/// A message of before the loss is no sign that its sender has lived since: its successor's grant
+/// may be what is lost.
+#[test]
+fn a_late_renewal_does_not_vouch_for_its_sender() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.seconds(60);
+    let late = loop {
+        world.pass(STEP);
+        if let Some(request) = world.ask(0) {
+            break request;
+        }
+    };
+    world.give_up(0, late.number);
+    world.seconds(3);
+    world.crash(0, true);
+    let changes = world.registries[0].copies.len();
+    world.seconds(3);
+    let lost = world.registries[0].copies.len() - changes + 3;
+    world.freeze(0);
+    world.replace(lost, How::Promotion);
+    let from = world.registries.len() - 1;
+    for _ in 0..2 {
+        world.answer(from, 0, &late);
+    }
+    world.start(1);
+    world.seconds(100);
+    assert!(
+        world.servers[1].issued_at.is_some(),
+        "{}",
+        world.log.join("\n")
+    );
+    world.wake(0);
+    for _ in 0..150 {
+        world.issue(0);
+        world.pass(SECOND);
+        world.issue(1);
+    }
+    world.check();
+}
+
+/// A copy of a running machine has the numbers of its original. A grant that was not renewed yet is
+/// not repeated to it.
+#[test]
+fn a_grant_is_not_repeated_to_a_copy() {
+    for more in 0..3 {
+        let plan = Plan {
+            pool: 1,
+            lease: 2 * SECOND,
+            hold: 2 * SECOND,
+            max_ahead: 3 * SECOND,
+            ..Plan::default()
+        };
+        let mut world = World::new(plan).tell();
+        down(&mut world, 1);
+        world.second();
+        world.pass(SECOND);
+        let copy = world.clone_memory(0);
+        world.servers[copy].off = 5;
+        world.start(1);
+        for _ in 0..5 {
+            world.pass(SECOND);
+            world.contact(1);
+        }
+        assert_eq!(held(&world, 1), Some(0), "{}", world.log.join("\n"));
+        world.stop(1);
+        // The copy may have asked more often.
+        for _ in 0..more {
+            world.ask(copy);
+            let number = world.servers[copy].node.latest_number();
+            world.give_up(copy, number);
+            world.pass(SECOND);
+        }
+        let from = world.now;
+        for server in [0, copy, 0, copy] {
+            world.contact(server);
+        }
+        for _ in 0..8 {
+            world.issue(0);
+            world.issue(copy);
+            world.pass(SECOND);
+        }
+        let twice = world.log.iter().filter(|line| line.contains("TWICE"));
+        let twice: Vec<_> = twice.collect();
+        assert!(
+            twice.is_empty(),
+            "{more} {from} {twice:?}\n{}",
+            world.log.join("\n")
+        );
+    }
+}
+
+/// Another data directory is another server.
+#[test]
+fn a_server_of_another_identity_is_not_succeeded() {
+    let mut world = world(8, 2);
+    world.seconds(5);
+    let identity = world.servers[0].identity;
+    let other = ServerKey {
+        inode: 77,
+        ..identity
+    };
+    let copy = world.add(other, SECOND);
+    world.seconds(10);
+    assert!(held(&world, 0).is_some() && held(&world, copy).is_some());
+    world.check();
+}
