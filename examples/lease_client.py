@@ -35,10 +35,6 @@ class LeaseError(Exception):
     """There is no ID now."""
 
 
-def wall_ms():
-    return time.time_ns() // 1_000_000
-
-
 def parts(value):
     """The name of an answer, and its particulars."""
     return (value, {}) if isinstance(value, str) else next(iter(value.items()))
@@ -186,7 +182,7 @@ class LeasedIds:
         if self.holds:
             self.holds = False
             try:
-                self.registry.ask(self._request("release", {**self.token, "end": self._furthest()}))
+                self.registry.ask(self._request("release", {**self._token(), "end": self._furthest()}))
             except (psycopg2.Error, LeaseError, OSError):
                 pass  # the lease ends by itself
         self.registry.close()
@@ -195,10 +191,13 @@ class LeasedIds:
         """No ID whose tick begins at or after it has been issued."""
         return max(EPOCH + self.tick + 1, self.right["floor"])
 
+    def _token(self):
+        return {key: self.right[key] for key in ("worker", "counter", "bound")}
+
     def _request(self, name, ask):
         self.number += 1
         return {"format": 1, "asker": self.holder, "nonce": self.nonce, "number": self.number,
-                "clock": wall_ms(), "memory": self.memory, "ask": {name: ask}}
+                "clock": time.time_ns() // 1_000_000, "memory": self.memory, "ask": {name: ask}}
 
     def _next_request(self):
         if not self.holds:
@@ -208,8 +207,7 @@ class LeasedIds:
         least = self.pending and self.pending()
         if least is not None:
             horizon = EPOCH + (least >> WORKER_BITS + SEQUENCE_BITS)
-        return self._request("renew", {**self.token, "bound": self.right["bound"], "furthest": furthest,
-                                       "horizon": min(horizon, furthest - 1)})
+        return self._request("renew", {**self._token(), "furthest": furthest, "horizon": min(horizon, furthest - 1)})
 
     def _keep(self):
         while not self.closed:
@@ -222,8 +220,10 @@ class LeasedIds:
             except Exception as error:  # whatever it is, the bound stands
                 self.registry.close()
                 self.trouble, self.failures = str(error).strip(), self.failures + 1
-                is_early = self.right and 2 * (self.right["bound"] - wall_ms()) > self.right["span"]
-                pause = min(2 ** min(self.failures, 5) / 2, 10 if is_early else 1)
+                # While more than half of the time to the bound is left, there is no hurry.
+                is_early = self.right and 2 * (self.right["bound"] - time.time_ns() // 1_000_000) > self.right["span"]
+                longest = max(1, min(10, self.right["terms"]["patience"] / 2000)) if is_early else 1
+                pause = min(2 ** min(self.failures, 5) / 2, longest)
             with self.lock:
                 self.lock.notify_all()
                 soonest = sent + (pause if self.trouble else min(pause, 0.2))
@@ -257,10 +257,10 @@ class LeasedIds:
         return min(max(what.get("retry", 1000), 20), 1000) / 1000
 
     def _granted(self, grant):
-        if grant["floor"] - wall_ms() > FLOOR_LIMIT:
+        if grant["floor"] - time.time_ns() // 1_000_000 > FLOOR_LIMIT:
             self.trouble = f"the floor is too far ahead of the clock: {grant['floor']}"
             return 10
-        self.right, self.holds, self.token = grant, True, {key: grant[key] for key in ("worker", "counter")}
+        self.right, self.holds = grant, True
         if grant["terms"]["ids"]["end"] > 1 << WORKER_BITS:
             self.trouble, self.closed = "the pool has worker IDs that the layout cannot hold", True
             return 0
@@ -269,8 +269,8 @@ class LeasedIds:
 
     def _confirmed(self, answer):
         self.trouble = ""
-        self.right["span"] = left = self.right["bound"] - max(wall_ms(), self._furthest())
-        return max(min(answer.get("again", 1000) * random.uniform(0.8, 1.2), left / 3), 20) / 1000
+        self.right["span"] = left = self.right["bound"] - max(time.time_ns() // 1_000_000, self._furthest())
+        return max(min(answer["again"] * random.uniform(0.8, 1.2), left / 3), 20) / 1000
 
 
 def main():

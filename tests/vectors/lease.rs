@@ -63,8 +63,10 @@ pub fn play(holders: &Value, sequence: &Value, registry: &mut impl Registry) -> 
             let reply = loop {
                 let (mut asker, mut ask) = (holders[who].clone(), shifted(&step["ask"], made));
                 asker["started"] = json!(incarnation * 1000);
-                if let Some(renew) = ask.get_mut("renew") {
-                    renew["bound"] = json!(holder.bound.as_i64().unwrap_or(0));
+                for kind in ["renew", "release"] {
+                    if let Some(token) = ask.get_mut(kind) {
+                        token["bound"] = json!(holder.bound.as_i64().unwrap_or(0));
+                    }
                 }
                 let request = match step["repeat"].as_bool() {
                     Some(true) => holder.latest.clone(),

@@ -59,7 +59,7 @@ for my $n (0 .. $#{ $vectors->{sequences} })
 		for (my $tries = 0; $answer eq 'again' && $tries < 2; $tries++)
 		{
 			my $ask = shifted($step->{ask}, $made);
-			$ask->{renew}{bound} = $holder->{bound} // 0 if $ask->{renew};
+			for my $kind (grep { $ask->{$_} } qw(renew release)) { $ask->{$kind}{bound} = $holder->{bound} // 0; }
 			my $request = $step->{repeat} ? $holder->{latest} : {
 				format => 1, asker => { %{ $vectors->{holders}{$who} }, started => $incarnation * 1000 },
 				nonce => "$who$incarnation" x 16, number => $number + $tries, clock => $made + $step->{at} + ($step->{ahead} // 0),
