@@ -48,9 +48,10 @@
 //!
 //! - Servers that issue without the registry, and what a server has taken before it had
 //!   its first grant.
-//! - A server that was dropped and runs.
-//! - A server whose first grant the registry has lost, and that asks later than a lease and
-//!   a hold after that; or that waits for a grace period which an administrator has ended.
+//! - A server that was dropped and runs, and one of which a later incarnation has a worker ID, until
+//!   it is told.
+//! - A server whose first grant the registry has lost, and that asks later than the grace period
+//!   after that lasts; or that waits for a grace period which an administrator has ended.
 //! - The losses that [`super`] leaves out.
 
 use serde::{Deserialize, Serialize};

@@ -23,7 +23,7 @@
 //! None of a server that asks. There are two times:
 //!
 //! - **etcd's leases** decide who may take over. Beside the row of each worker ID there
-//!   is a key that goes when a lease and a hold have passed since the last grant or
+//!   is a key that goes when the patience and a hold have passed since the last grant or
 //!   renewal, by the monotonic clock of etcd's leader. As long as this key is there, the
 //!   row is not free, whatever any clock says; when it has gone, the row is free,
 //!   whatever the row says. A leader that is new begins all its leases anew, so a worker
@@ -35,9 +35,9 @@
 //!   back, or jump by what the members' clocks differ; [`registry`] bears that of the
 //!   clock of any registry.
 //!
-//! So `leased_until` of a row is what the registry's time was at the last renewal, plus a
-//! lease; [`seen`] moves it to where the key of etcd says. The cut of rule 5 has nothing
-//! to do then: a row that has its key lasts a lease at most, and without the key it has
+//! So `leased_until` of a row is what the registry's time was at the last renewal, plus the
+//! patience; [`seen`] moves it to where the key of etcd says. The cut of rule 5 has nothing
+//! to do then: a row that has its key lasts a patience at most, and without the key it has
 //! ended.
 //!
 //! # What shows a loss

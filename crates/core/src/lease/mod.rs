@@ -1,18 +1,26 @@
 //! Leases of worker IDs: how a worker ID is never live on two servers.
 //!
 //! A **registry** keeps a [`Row`] for each worker ID of its pools. A server, the
-//! **node**, asks it for one, and asks again every third of a lease. [`registry`]
+//! **node**, asks it for one, and asks again every few seconds. [`registry`]
 //! decides what is granted, [`node`] what is asked and concluded. Both are arithmetic on
 //! what they are given: the hosts store, carry and wait.
 //!
-//! # Safe by the bound, live by the lease
+//! # Safe by the bound, live by patience and hold
 //!
 //! The **bound** of a worker ID is an instant. Its holder issues no ID whose tick begins
 //! at or after a bound that has not been stored before. Who gets the worker ID next gets
 //! that bound as its **floor**, and issues no ID whose tick begins before it. So the IDs
 //! of two holders lie in different times, whatever clocks, pauses and lost messages do.
-//! The **lease** only decides who may have the worker ID: when it has expired, and
-//! another **hold** has passed, anybody.
+//!
+//! | length | says |
+//! |---|---|
+//! | **lease** | how far a bound may lie ahead: for so long a server does without the registry |
+//! | **patience** | how long a holder may be silent: the lease, but 30 s at most |
+//! | **hold** | how much longer its worker ID is kept for it; then anybody may have it |
+//!
+//! Who takes a worker ID over before its bound has passed leads its clock. So a young lease is
+//! short (its age, or else the patience), and servers take worker IDs whose bound has passed: a
+//! pool has room for that.
 //!
 //! # What is promised, and when
 //!
@@ -27,8 +35,9 @@
 //! - **A registry's clock that jumps** by more than `hold` within a lease and a hold of
 //!   the loss.
 //! - **Two live servers of one [`ServerKey`]**, which are copies of a running machine: each
-//!   may issue up to the bound that was in its memory when it was copied. And if one has
-//!   taken the worker ID from the other, and the registry loses that, the other one is
+//!   may issue up to the bound that was in its memory when it was copied. When the registry
+//!   has heard both, the one that started last continues, and the other one stops. If
+//!   one has taken the worker ID from the other, and the registry loses that, the other one is
 //!   renewed as if nothing had happened.
 //! - **A registry that lives on for some nodes** after another was promoted, as long as no
 //!   node has asked both.
@@ -36,9 +45,11 @@
 //!   better. Such are a backup of a cleanly stopped server that is started in its place,
 //!   the disk of an etcd's only member that is set back, and a registry that an administrator
 //!   makes anew in the place of another one.
-//! - **A registry in etcd whose keys were all deleted**, if its pool had a longer lease, hold or
-//!   `max_ahead` than [`Pool::default_at`], or left out worker IDs that others use, and no
-//!   administrator has made that pool anew.
+//! - **A registry in etcd whose keys were all deleted**: a holder that cannot reach etcd issues up
+//!   to its bound, and one that asks later than a lease and a hold after the next registry
+//!   was made tells that too late. And if the pool had a longer lease, hold or `max_ahead` than
+//!   [`Pool::default_at`], or left out worker IDs that others use, and no administrator has
+//!   made that pool anew.
 
 pub mod cluster_horizon;
 pub mod contender;

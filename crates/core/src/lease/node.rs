@@ -16,11 +16,11 @@
 //!    own mark, and the tick after its cursor.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
 //!    was not given up. So a reply that is late cannot bring back what is past.
-//! 4. **When to renew.** When a third of what the bound leaves is used up, which is a
-//!    third of a lease for a server that does not lead its clock; and at once when a
-//!    caller needs more: [`Node::need`].
-//! 5. **Out of reach.** The node asks again, a second apart at most, until it is
-//!    answered. IDs resume by themselves.
+//! 4. **When to renew.** When the registry has said, or when a third of what the bound leaves is
+//!    used up, a fifth sooner or later, so that servers do not ask all at once; and at once when
+//!    a caller needs more: [`Node::need`].
+//! 5. **Out of reach.** The node asks again until it is answered: a second apart at most, or ten
+//!    while more than half of the bound is left. IDs resume by themselves.
 //! 6. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
 //!    it had. Until then its server continues to issue below its bound. A token does not count
 //!    with a registry that does not know what the node remembers either:
@@ -30,6 +30,8 @@
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
 //!    that a later request than its latest was answered, or another one with its number,
 //!    stops at once.
+//!    So does one that is told that a later incarnation of its server has a worker ID. It asks
+//!    again now and then, in case that one ends.
 //! 9. **A floor far ahead** of the node's clock is not accepted, see [`FLOOR_LIMIT`]: the
 //!    clock of the server or of the registry is wrong, or what the registry stores is. The
 //!    node asks again, and takes the grant when its clock has come near enough.

@@ -2,7 +2,9 @@
 //!
 //! [`handle`] decides everything. A host gives it the stored [`State`], the pool's
 //! [`Rows`] and what it finds around it. The host stores what has changed **before** the
-//! reply leaves, all in one transaction that excludes every other one of the same registry.
+//! reply leaves, all in one transaction that excludes every other one of the same registry. A
+//! renewal changes its row and its server, and not the state, as a rule ([`Changes::state`]):
+//! then its transaction need only exclude those that change the state or that row.
 //!
 //! # The rules
 //!
@@ -12,16 +14,22 @@
 //!    request that arrives after a later one of its incarnation changes nothing; one that
 //!    arrives twice gets the same answer twice. Two different requests with one number are
 //!    those of two copies of a running machine: their token ends.
-//! 3. **Who may take over.** Anybody when the lease has expired and a hold has passed. At
+//! 3. **Who may take over.** Anybody when the holder was silent for the patience and a hold. If
+//!    the registry itself has heard nobody for longer than the patience, that says nothing of
+//!    anybody: then each that lives has the patience once more ([`super::state::Gap`]). At
 //!    once only a later incarnation of the same identity; never an earlier one. So live
 //!    copies do not take the worker ID from each other in turn, and a message that was
 //!    under way when its sender crashed takes nothing from the successor.
-//! 4. **Which worker ID.** The one that this server had before; else one whose holder has
-//!    been gone for a day; else one that was never granted; else the one that has been
-//!    free for longest. One whose bound has passed comes before one whose bound has not.
-//! 5. **The registry's clock goes back.** A lease that would then last longer than a
-//!    lease is cut, and so is a grace period: nobody waits longer.
-//! 6. **A lead does not grow.** See `State::extended`.
+//! 4. **Which worker ID.** One that this server had before, if its bound has passed. Else one
+//!    that is free and whose bound has passed: of a holder that has been gone for a day; or that was
+//!    never granted; or that has been free for longest. But a server that has worker IDs
+//!    of its own leaves a reserve, a quarter of the pool, and takes no further one if three of
+//!    its own have bounds that have not passed. Else its own one with the least bound, and
+//!    in the end any with the least bound.
+//! 5. **The registry's clock goes back.** A patience that would then last longer than a
+//!    patience is cut, and so is a grace period: nobody waits longer.
+//! 6. **A lead does not grow.** See `State::extended`. A young lease is short, and those of claims
+//!    and of generators stay so: who comes next leads by what is left of them.
 //! 7. **A wrong clock.** A server more than a day past the registry's clock and the greatest
 //!    time that it has stored is refused, so a server whose clock is wrong is told before it
 //!    issues. The clocks of servers that have renewed a lease within [`VOUCH_TIME`] vouch for
@@ -32,14 +40,19 @@
 //!    a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //!    It does not raise the bound, unless a loss may have taken a renewal.
-//! 9. **A loss** begins a new [`Era`]. There are no grants for a lease and a hold, so
+//! 9. **A loss** begins a new [`Era`]. There are no grants for a hold and the patience, or as much
+//!    longer as may be lost, so
 //!    that the servers that live keep their worker IDs. Then every floor is at or above
 //!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
 //!    from the wait, but not from the floor, are a later incarnation of the same identity
-//!    whose lease had not expired, and the server that hosts the registry, for a spare.
-//!    A lease that had expired at the loss is not renewed: a takeover may be lost.
-//! 10. **Before the registry.** The first floor of a worker ID is `max_ahead` after the
-//!     pool was made.
+//!    whose patience and hold had not passed, and the server that hosts the registry, for a spare.
+//!    A lease of which they had is not renewed: a takeover may be lost. What is lost is short, so
+//!    a lease that was granted in it is; but a row that somebody had for long may have been
+//!    renewed for a whole lease. Such a row rests until that has passed: see `State::rests`.
+//! 10. **Before the registry.** Who takes any worker ID of a pool that nobody has used
+//!     ([`Pool::unused`]) may begin when the pool was made. A claim begins `max_ahead` after that,
+//!     since its server may have used the number without a registry. In any other pool, servers
+//!     of another registry may have led by a lease, a hold and `max_ahead`.
 //! 11. **Back in time.** A generator that leases worker IDs of its own says how late the
 //!     floor may be. It gets a worker ID whose floor is not later, in the order of rule 4,
 //!     or none. What it had before goes to the tail when it is released.
@@ -54,12 +67,18 @@
 //! 15. **What a node remembers** counts from any node, but only with the right [`seal`].
 //!     A node with another one is refused once. It is told what to remember from then on, and
 //!     gives up what it had. See `State::listen`.
+//! 16. **A later incarnation** of a server ends the tokens of the earlier ones, though it has
+//!     another worker ID. Two servers on one data directory share what the bound does not guard.
+//!     The earlier one gets a worker ID again only when the later one is gone.
+//! 17. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
+//!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
 //! # The token that nobody knows
 //!
 //! A token that the registry does not know shows a loss only if the node's memory proves that
 //! it was granted in the registry's era. One of an earlier era was lost by a loss that is
-//! known already.
+//! known already. The seal of a token covers its latest bound, so a renewal that is lost shows in
+//! the same way.
 //!
 //! # What was never stored
 //!
@@ -765,6 +784,11 @@ impl Desk<'_> {
         row.renewed = true;
         self.heard(state, &mut row);
         row.leased_until = now.plus(pool.patience());
+        let by = row.holder.identity.voucher();
+        let loss = state.loss.as_mut();
+        if loss.is_some_and(|loss| loss.agrees(by, clock, now, pool.hold)) {
+            state.top = now;
+        }
         let answer = self.renewed(&row);
         cluster_horizon::reported(state, rows, &row, pool, (report, now));
         rows.put(row);

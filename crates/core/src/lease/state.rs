@@ -256,6 +256,9 @@ impl State {
         };
         let top = self.top.max(known.unwrap_or(self.top));
         let top = input.now.max(top.min(input.now.plus(DAY)));
+        // A clock that has gone back by more than clocks differ does not measure what is lost.
+        let hold = self.longest.hold;
+        let known = known.filter(|known| known.since(input.now) <= hold);
         // What an earlier loss has taken may be in use still.
         let earlier = self.loss.filter(|loss| {
             let Lengths {
@@ -283,6 +286,28 @@ impl State {
 }
 
 impl Loss {
+    /// A holder has renewed with this clock. The time that the registry knew at the loss may have
+    /// been that of a wrong clock, by which each new lease would lead: it counts until two holders
+    /// agree with the registry's clock of now. Returns whether they do.
+    pub(super) fn agrees(
+        &mut self,
+        by: ServerKey,
+        clock: UnixMillis,
+        now: RegistryMillis,
+        hold: Millis,
+    ) -> bool {
+        let is_wrong = self.top.since(now) > hold;
+        if !is_wrong || clock.since(now.as_nodes_clock()).abs() > hold {
+            return false;
+        }
+        let others = self.agreed.filter(|agreed| *agreed != by);
+        self.agreed = Some(by);
+        if others.is_some() {
+            self.top = self.at;
+        }
+        others.is_some()
+    }
+
     /// How far a bound can lie ahead of its holder's clock by what is lost, if the lease was granted
     /// so long before the loss: see [`Lengths::span`]. Both clocks that count may be slow by a hold.
     pub(super) fn growth(&self, lengths: &Lengths, age: Millis) -> Millis {

@@ -415,6 +415,49 @@ fn a_row_that_was_held_rests_after_a_loss() {
     world.check();
 }
 
+/// The registry's clock was 50 minutes ahead once, and it has lost something since. New leases lead
+/// by that until two holders have renewed with clocks that agree with the registry's of now.
+#[test]
+fn a_clock_that_was_wrong_once_counts_no_longer_than_it_must() {
+    for holders in [1, 2] {
+        let mut world = world(4, 3);
+        (holders..3).for_each(|server| down(&mut world, server));
+        world.newest().off = 3000 * SECOND;
+        world.seconds(5);
+        world.newest().off = 0;
+        world.seconds(40);
+        world.replace(1, How::Promotion);
+        world.seconds(60);
+        world.start(2);
+        world.seconds(60);
+        let lead = match held(&world, 2) {
+            Some(worker) => {
+                (world.row(i32::try_from(worker).unwrap()).floor.get() - world.now) / SECOND
+            }
+            None => 9999,
+        };
+        assert_eq!(lead > 300, holders == 1, "{lead}\n{}", world.log.join("\n"));
+        world.check();
+    }
+}
+
+/// A registry whose clock was ahead before the loss cannot tell how much it has lost.
+#[test]
+fn a_clock_that_goes_back_at_a_loss_does_not_measure_it() {
+    let mut world = world(8, 1);
+    world.seconds(60);
+    world.newest().off = 100 * SECOND;
+    world.seconds(9);
+    world.replace(1, How::Promotion);
+    world.newest().off = 0;
+    world.seconds(4);
+    let loss = world.newest().disk.0.loss.unwrap();
+    assert!(
+        loss.lost > super::super::id::Millis::new(120 * SECOND),
+        "{loss:?}"
+    );
+}
+
 /// The holder borrows and has a renewal that is lost: its bound lies a lease ahead of the loss.
 #[test]
 fn a_lost_renewal_of_an_old_lease_is_below_the_next_floor() {
