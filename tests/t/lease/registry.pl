@@ -20,7 +20,7 @@ $main->safe_psql('postgres', q{
 	CREATE ROLE node LOGIN;
 	SELECT snowflake_create_pool('eight', '[0,8)');
 	SELECT snowflake_create_pool('many', '[100,260)');
-	SELECT snowflake_create_pool('main', '[1000,1100)', spares => 4);
+	SELECT snowflake_create_pool('main', '[1000,1100)', spares => 4, unused => true);
 	SELECT snowflake_create_pool('short', '[2000,2001]', lease => '1 s', hold => '1 s', max_ahead => '1 s');
 	SELECT snowflake_create_registry('node')});
 sub pools { my ($node, $columns, $database) = @_;
