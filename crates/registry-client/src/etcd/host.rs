@@ -215,8 +215,8 @@ impl EtcdRegistry {
         })
     }
 
-    /// Makes the registry if the prefix has no key; fails if it has, or if the settings leave
-    /// that to an administrator: see [`etcd::first`].
+    /// Makes the registry if the prefix has no key; fails if it has, without this pool, or if the
+    /// settings leave that to an administrator: see [`etcd::first`].
     fn make_first(
         &mut self,
         pool: &str,
@@ -226,7 +226,13 @@ impl EtcdRegistry {
         let all = self.key("/");
         let (begin, end) = (encoded(&all), encoded(&end_of(&all)));
         let any = json!({ "key": begin, "range_end": end, "limit": "1" });
-        let reading = self.read_ranges(vec![any], until)?;
+        let pool_key = self.key(&format!("/pools/{pool}"));
+        let wanted = json!({ "key": encoded(&pool_key) });
+        let reading = self.read_ranges(vec![any, wanted], until)?;
+        if reading.entry(&pool_key).is_some() {
+            // Another server was first.
+            return Ok(());
+        }
         if is_remembered && reading.entries.is_empty() {
             return Err(EtcdError::Emptied.into());
         }
@@ -241,8 +247,7 @@ impl EtcdRegistry {
             "key": begin, "range_end": end, "target": "CREATE", "result": "EQUAL",
             "create_revision": "0",
         }));
-        let key = self.key(&format!("/pools/{}", pool.pool.name));
-        change.put(&key, &wire::encode(&pool), 0);
+        change.put(&pool_key, &wire::encode(&pool), 0);
         self.store(&reading, change, Some(&stored), until)
     }
 
