@@ -119,7 +119,8 @@ stop_load($_) for $left, $right;
 $_->stop for $left, $right;
 check_all('promotions', $registry);
 
-# The registry is killed, and its standby is promoted, which has lost the last seconds.
+# The registry is killed, and its standby is promoted, which has lost the last seconds. The standby is
+# a synchronous one, but somebody cancels the waits for it: a commit then counts as if it had it.
 sub registry_fails_over
 {
 	$registry->backup('base');
@@ -134,11 +135,21 @@ sub registry_fails_over
 	$next->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
 	$next->reload;
 	wait_until('the standby receives nothing more', sub { $next->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_wal_receiver') eq '0' });
+	set_by_reload($registry, synchronous_standby_names => '*');
+	defined(my $cancels = fork) or die "fork: $!";
+	if ($cancels == 0)
+	{
+		open STDIN, '-|', 'echo', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' \watch 0.1};
+		open STDOUT, '>', '/dev/null';
+		exec 'psql', '-XAtq', $registry->connstr('postgres') or die "exec: $!";
+	}
 	$unknown->start;
 	my $of_unknown = first_id($unknown, 'a server of which the standby does not hear');
 	start_load($unknown);
 	wait_for_ids($_, 'before the failover of the registry') for $known, $unknown;
 	kill_all($registry);
+	waitpid $cancels, 0;
+	cmp_ok(in_log($registry, qr/WARNING:  canceling wait for synchronous replication due to user request/), '>', 0, 'waits were cancelled');
 	$next->promote;
 	my $from = time;
 	my $new = leasing('new', 'long');
@@ -160,6 +171,7 @@ sub registry_fails_over
 	$_->stop for $known, $unknown, $new;
 	# What the promoted registry has lost was stored in the other one.
 	start_with_clock($registry, 0);
+	set_by_reload($registry, synchronous_standby_names => '');
 	check_all('a registry that fails over', $registry, $next);
 	$next->stop;
 	$registry->safe_psql('postgres', q{SELECT snowflake_declare_registry(); SELECT snowflake_end_grace_period()});
