@@ -86,13 +86,13 @@ COMMENT ON COLUMN _snowflake.pools.pool IS
 
 CREATE TABLE _snowflake.leases (
     namespace text NOT NULL,
-    lease jsonb NOT NULL,
     worker_id integer NOT NULL GENERATED ALWAYS AS ((lease -> 'worker')::integer) STORED,
     released boolean NOT NULL GENERATED ALWAYS AS ((lease -> 'released')::boolean) STORED,
     heard bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'heard')::bigint) STORED,
     leased_until bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'leased_until')::bigint) STORED,
     bound bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'bound')::bigint) STORED,
     system_identifier numeric(20) NOT NULL GENERATED ALWAYS AS ((lease #> '{holder,identity,system}')::numeric) STORED,
+    lease jsonb NOT NULL,
     PRIMARY KEY (namespace, worker_id)
 );
 CREATE INDEX leases_heard ON _snowflake.leases (heard);
@@ -106,7 +106,7 @@ COMMENT ON TABLE _snowflake.leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
 COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
 COMMENT ON COLUMN _snowflake.leases.lease IS
-    'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns behind it are parts of it that searches need';
+    'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns before it are parts of it that searches need';
 
 -- A grant reads columns of all servers, which are few. There is no index on them, so that a report
 -- changes none.

@@ -562,7 +562,7 @@ impl Servers for RegistryTable {
         let without = without.map(ServerKey::text).unwrap_or_default();
         let found = or_raise(self.registry.guard.row(
             "SELECT min(horizon) AS least, bool_or(horizon IS NULL) AS is_silent \
-             FROM _snowflake.servers WHERE counts AND identity <> $1",
+             FROM _snowflake.servers WHERE counts AND identity COLLATE \"C\" <> $1",
             &[&without],
         ));
         found.map_or_else(Reports::default, |found| Reports {
@@ -606,15 +606,19 @@ impl Rows for RegistryTable {
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
-        // The first one is the beginning of a range, or follows one that has a row.
+        // Of a range, the first one that the rows, counted in their order, do not reach; else the one
+        // after the last row.
         let id = self.run(
-            "SELECT min(c.id) FROM ( \
-                 SELECT lower(u.ids) AS id FROM unnest($2::int8multirange) AS u (ids) \
-                 UNION ALL SELECT l.worker_id::bigint + 1 \
-                 FROM _snowflake.leases AS l WHERE l.namespace = $1) AS c \
-             WHERE $2::int8multirange @> c.id AND NOT EXISTS ( \
-                 SELECT FROM _snowflake.leases AS l \
-                 WHERE l.namespace = $1 AND l.worker_id = c.id)",
+            "SELECT min(f.id) FROM unnest($2::int8multirange) AS u (ids) CROSS JOIN LATERAL ( \
+                 SELECT coalesce((SELECT w.due FROM ( \
+                         SELECT l.worker_id, lower(u.ids) - 1 + row_number() OVER (ORDER BY l.worker_id) AS due \
+                         FROM _snowflake.leases AS l \
+                         WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)) AS w \
+                     WHERE w.worker_id > w.due ORDER BY w.due LIMIT 1), \
+                     (SELECT max(l.worker_id)::bigint + 1 FROM _snowflake.leases AS l \
+                     WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)), \
+                     lower(u.ids)) AS id) AS f \
+             WHERE f.id < upper(u.ids)",
             &[&self.ordinary],
         );
         WorkerId::new(id?.parse().ok()?)

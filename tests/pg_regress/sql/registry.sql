@@ -44,9 +44,9 @@ DROP ROLE regress_snowflake_node;
 -- Pools.
 SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}', spares => 2);
 SELECT snowflake_create_pool('wide', int8range(16, 4194304), lease => '10 s', hold => '1 min', max_ahead => '0');
-SELECT snowflake_create_pool('other', '[0,3]', namespace => 'apart');
+SELECT snowflake_create_pool('other', '[0,3]', namespace => 'apart', unused => true);
 SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made <= now() + interval '1 min' AS made,
-    leased, free, never_leased, grace_until, grace_because, era, stopped_since, stopped_by
+    leased, free, never_leased, grace_until, grace_because, begins - made AS begins, era, stopped_since, stopped_by
 FROM snowflake_pools ORDER BY pool;
 
 -- Pools that are refused.
@@ -86,9 +86,10 @@ CREATE FUNCTION gist(reply jsonb) RETURNS jsonb LANGUAGE sql AS $$
         CASE WHEN jsonb_typeof(reply -> 'answer') = 'string' THEN reply -> 'answer' ELSE reply -> 'answer' #- '{granted,floor}' #- '{granted,bound}' #- '{granted,until}' #- '{renewed,bound}' #- '{renewed,until}'
             #- '{renewed,contender,since}' #- '{renewed,contender,latest}' #- '{renewed,contender,after}' #- '{granted,reached}' #- '{refused,held,since}' #- '{refused,held,retry}' #- '{refused,fenced,since}' END) $$;
 
-SELECT gist(ask('main', 1, 1, '{"acquire": {}}'));
+SELECT jsonb_build_object('clock', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS clock \gset
+SELECT gist(ask('main', 1, 1, '{"acquire": {}}', :'clock'));
 -- The same again: the reply was lost.
-SELECT gist(ask('main', 1, 2, '{"acquire": {"fixed": null, "last": null}}'));
+SELECT gist(ask('main', 1, 1, '{"acquire": {"fixed": null, "last": null}}', :'clock'));
 SELECT gist(ask('main', 2, 1, '{"acquire": {"fixed": 2}}'));
 SELECT gist(ask('main', 3, 1, '{"acquire": {"fixed": 2}}'));
 -- The holder is told who else claims its worker ID, and nobody else is.
