@@ -146,7 +146,9 @@ is(first_id($b, 'a server whose worker ID was taken'), 2, 'another one');
 # Crashes.
 $a->stop('immediate');
 $a->start;
-is(first_id($a, 'a crash'), 0, 'after a crash, a server has its own worker ID at once');
+# Its own one if the bound of that has passed, and the next free one otherwise.
+my $own = first_id($a, 'a crash');
+like($own, qr/^[04]$/, 'after a crash, a server has a worker ID at once');
 wait_for_ids($a, 'after a crash');
 
 # etcd is killed, and away for longer than a lease.
@@ -159,7 +161,7 @@ like(worker($b, 'last_error'), qr/^Could not ask etcd: 127\.0\.0\.1:\d+: .*refus
 $etcd->start_member(0);
 wait_until('IDs resume by themselves', sub { error_in($session, 'SELECT snowflake_nextval()') eq '' });
 wait_for_ids($a, 'etcd is back');
-is(worker($a, 'worker_id') . worker($b, 'worker_id') . worker($c, 'worker_id'), '021', 'with the same worker IDs');
+is(worker($a, 'worker_id') . worker($b, 'worker_id') . worker($c, 'worker_id'), "${own}21", 'with the same worker IDs');
 
 # etcd is frozen for longer than a lease. The server that stops meanwhile does stop.
 $etcd->freeze(0);
@@ -206,7 +208,7 @@ $e->adjust_conf('postgresql.conf', 'snowflake_id.pool', 'one');
 $session = session($b);
 $admin->safe_psql('postgres', qq{SELECT snowflake_revoke_worker('some', 2, '$url')});
 like($admin->safe_psql('postgres', qq{SELECT string_agg(worker_id || ' ' || state, ', ' ORDER BY worker_id) FROM snowflake_workers}),
-	qr/^0 leased, 1 released, 2 revoked, (?:4 leased, )?20 \w+, 25 released$/, 'the registry shows what became of each worker ID');
+	qr/^0 \w+, 1 released, 2 revoked, (?:[45] leased, ){0,2}20 \w+, 25 released$/, 'the registry shows what became of each worker ID');
 wait_until('the server is told', sub { in_log($b, qr/WARNING:  snowflake_id: lost worker ID 2\n.*DETAIL:  It was revoked at the registry\./) });
 # Until it has another one, it goes on below its bound.
 wait_until('it leases another worker ID', sub { (worker($b, 'worker_id') // 2) ne '2' });

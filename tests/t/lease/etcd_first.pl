@@ -63,11 +63,12 @@ is($etcd->entries('pools'), 0, 'they make no registry');
 # One that starts does.
 $d->start;
 wait_until('the registry is new again', sub { waits_for_grace($d) });
-is(pools($d), 'default|[0,1024)|2|new', 'it begins as a loss');
+like(pools($d), qr/^default\|\[0,1024\)\|(?:2\|new|3\|foreign)$/, 'it begins as a loss');
 for my $node (@holders)
 {
 	wait_until('the holder is told', sub { in_log($node, qr/The registry does not know what this server remembers of it/) > 0 });
 }
+is(pools($d), 'default|[0,1024)|3|foreign', 'they have shown that there was another registry');
 $d->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
 first_id($d, 'the prefix was deleted');
 wait_for_ids($_, 'the prefix was deleted') for @holders;
@@ -86,7 +87,7 @@ for my $case ([ $other, 'default' ], [ $mine, 'mine' ])
 	$node->stop;
 }
 is(join(' ', keys %{ { $etcd->entries('pools') } }), 'default', 'no other pool was made');
-is(pools($d) =~ s/\|[^|]*$//r, 'default|[0,1024)|2', 'and no other registry');
+is(pools($d) =~ s/\|[^|]*$//r, 'default|[0,1024)|3', 'and no other registry');
 $_->stop for $a, $b, $c, $d;
 # Nor where there is any other key: somebody has deleted a part.
 $etcd->delete_keys;

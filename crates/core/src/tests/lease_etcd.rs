@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::cluster_horizon::{Changes, Server};
 use super::super::lease::seal::SealKey;
+use super::super::lease::state::State;
 use super::super::lease::{
     Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, Reply, Request, Row, etcd,
 };
@@ -206,6 +207,13 @@ claims! {
     leased a_server_that_leases_is_told_who_claims_its_worker_id;
     contends_not a_server_that_leases_contends_with_nobody;
     reached a_grant_tells_what_the_system_has_reached;
+}
+
+/// What is stored of the server that has a worker ID.
+fn server_of(world: &mut World, worker: u32) -> Server {
+    let servers = &world.newest().disk.1.servers;
+    let server = servers.values().find(|it| it.worker.get() == worker);
+    server.unwrap().clone()
 }
 
 fn world(pool: i64, servers: usize) -> World {
@@ -530,4 +538,92 @@ fn no_loss_is_seen_where_none_is() {
     let stored = etcd.revision - 1;
     assert!(etcd.small > 10 && stored - etcd.small < 5, "{etcd:?}");
     world.check();
+}
+
+/// What a renewal stores has no position in raft's log. Still a snapshot shows that is restored
+/// long after the state was stored, when the new log has come further than the old one was then.
+#[test]
+fn a_log_that_begins_anew_shows_by_the_revision() {
+    let found = |index, revision| etcd::EtcdInput {
+        position: etcd::Position { term: 2, index },
+        revision,
+        stored_at: 11,
+        ..new_etcd(EPOCH, 1)
+    };
+    let input = found(12, 10).registry_input(None);
+    let state = State::new(&input, SealKey::new([1; 32]));
+    let stored = found(12, 10).stored(state);
+    let is_loss = |input: etcd::EtcdInput| input.era(&stored).is_none();
+    // The state itself was stored as revision 11, and the log was further by one or more.
+    assert!(!is_loss(found(12, 11)));
+    // A thousand renewals, each with entries of the log that store nothing.
+    for (index, revision) in [(1012, 1011), (1500, 1011), (3012, 1011)] {
+        assert!(!is_loss(found(index, revision)), "{index}");
+    }
+    // The log has begun anew after that, and has already come as far as when the state was stored.
+    for index in [4, 12, 500, 1011] {
+        assert!(is_loss(found(index, 1011)), "{index}");
+    }
+}
+
+/// Another server takes the row of one whose report lies in the renewal: the report is kept.
+#[test]
+fn a_report_outlives_the_renewal_that_has_it() {
+    let mut world = one_of_two();
+    world.seconds(3);
+    let mut server = server_of(&mut world, 0);
+    server.horizon = Some(UnixMillis::new(world.now));
+    let horizon = server.horizon;
+    let (state, table) = world.newest().disk.clone();
+    let row = world.row(0).clone();
+    let mut elsewhere = here(server.clone());
+    elsewhere.namespace = "other".to_string();
+    elsewhere.server.holder.identity.inode += 1;
+    let mut later = here(server.clone());
+    later.server.nonce.0 += 1;
+    later.server.holder.identity.inode += 2;
+    let found = etcd::EtcdRows {
+        rows: vec![row.clone()],
+        // Nobody is said to have been silent.
+        is_all: false,
+        servers: vec![elsewhere, later, here(server)],
+        ..etcd::EtcdRows::default()
+    };
+    let pool = etcd::StoredPool {
+        namespace: NAMESPACE.to_string(),
+        pool: table.pool,
+    };
+    world.pass(40 * SECOND);
+    let request = world.ask(1).unwrap();
+    let stored = etcd::Stored {
+        state,
+        position: etcd::Position { term: 1, index: 1 },
+    };
+    let outcome = etcd::answer(&stored, &pool, &found, &request, &new_etcd(world.now, 1));
+    let taken = outcome.row.unwrap();
+    assert_ne!(taken.nonce, row.nonce, "{:?}", outcome.reply.answer);
+    let kept = outcome.kept.unwrap().server;
+    assert_eq!((kept.nonce, kept.horizon), (row.nonce, horizon));
+}
+
+/// The server whose renewal a change of the state waits for.
+#[test]
+fn the_horizon_is_held_by_the_least_report() {
+    let mut world = world(3, 3);
+    world.seconds(5);
+    let servers = (0..3).map(|worker| here(server_of(&mut world, worker)));
+    let mut servers: Vec<_> = servers.collect();
+    for (server, report) in servers.iter_mut().zip([3, 1, 2]) {
+        server.server.horizon = Some(UnixMillis::new(report));
+    }
+    let holding = |servers: &[etcd::StoredServer]| {
+        etcd::holding(servers).map(|stored| stored.server.worker.get())
+    };
+    let second = servers[1].server.worker.get();
+    assert_eq!(holding(&servers), Some(second));
+    servers[1].server.dropped = Some(RegistryMillis::new(1));
+    assert_eq!(holding(&servers), Some(servers[2].server.worker.get()));
+    servers[0].server.horizon = None;
+    assert_eq!(holding(&servers), Some(servers[0].server.worker.get()));
+    assert_eq!(holding(&[]), None);
 }

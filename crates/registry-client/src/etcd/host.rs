@@ -47,8 +47,10 @@ use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerKey, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
-/// begin anew.
+/// begin anew, and each time for a part of twice as much. All but one of many that read at the same
+/// time have read in vain.
 const PAUSE_MAX: u64 = 16;
+const DOUBLED_MAX: u32 = 5;
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -529,12 +531,16 @@ impl EtcdRegistry {
         for left in (1..=tries).rev() {
             let now = Instant::now();
             let part = now + until.saturating_duration_since(now) / left;
+            let mut tries = 0;
             let why = loop {
                 match attempt(self, part) {
                     Ok(done) => return Ok(done),
                     Err(AttemptError::Ended(problem)) => return Err(problem),
                     Err(AttemptError::Away(why)) => break why,
-                    Err(AttemptError::Again) if Instant::now() < part => thread::sleep(pause()),
+                    Err(AttemptError::Again) if Instant::now() < part => {
+                        thread::sleep(pause(tries));
+                        tries += 1;
+                    }
                     Err(AttemptError::Again) => {
                         break "others changed the registry again and again".to_string();
                     }
@@ -984,7 +990,7 @@ fn random<const N: usize>() -> Result<[u8; N], String> {
     Ok(random)
 }
 
-fn pause() -> Duration {
+fn pause(tries: u32) -> Duration {
     let random = random().map_or(0, u64::from_ne_bytes);
-    Duration::from_millis(1 + random % PAUSE_MAX)
+    Duration::from_millis(1 + random % (PAUSE_MAX << tries.min(DOUBLED_MAX)))
 }

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,10 @@ use super::gateway::{Gateway, decoded, encoded, number};
 use super::host::{EtcdError, EtcdRegistry};
 use super::url::Url;
 use snowflake_core::id::{BootNanos, UnixMillis};
+use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::{
-    Answer, Ask, Cause, Grant, Holder, Memory, Nonce, RegistryError, Request, Role, ServerKey,
+    Answer, Ask, Cause, Grant, Holder, Memory, Nonce, Pool, RegistryError, RegistryMillis, Request,
+    Role, ServerKey,
 };
 
 /// An etcd of one member, with its data in a folder of its own.
@@ -194,6 +197,18 @@ impl Server {
             grant.bound = bound;
         }
         true
+    }
+
+    fn release(&mut self) {
+        let grant = self.grant.clone().unwrap();
+        let answer = self.ask(Ask::Release {
+            worker: grant.worker,
+            counter: grant.counter,
+            bound: grant.bound,
+            end: grant.floor,
+            held: None,
+        });
+        assert_eq!(answer.unwrap(), Answer::Released);
     }
 
     fn renewal(&self) -> Option<Ask> {
@@ -423,4 +438,59 @@ fn a_renewal_begins_the_lease_of_etcd_anew() {
         .iter()
         .find_map(|entry| entry.get("lease").cloned());
     assert!(other.is_some_and(|other| other != lease));
+}
+
+/// A grant's floor lies above all horizons that were read before it, though the servers report
+/// and the grant waits for none of them.
+#[test]
+fn no_grant_lies_below_a_horizon_that_was_read() {
+    let Some(etcd) = Etcd::start("horizon") else {
+        return;
+    };
+    let mut admin = Server::new(&etcd, 0);
+    let pool = StoredPool {
+        namespace: "default".to_string(),
+        pool: Pool::default_at(RegistryMillis::new(0)),
+    };
+    admin.host.create_pool(&pool, soon()).unwrap();
+    let mut servers: Vec<Server> = (1..=3).map(|number| granted(&etcd, number)).collect();
+    for server in &mut servers {
+        assert!(server.renew());
+    }
+    let (greatest, stop) = (AtomicI64::new(0), AtomicBool::new(false));
+    let is_over = || stop.load(Ordering::SeqCst);
+    thread::scope(|scope| {
+        for server in &mut servers {
+            scope.spawn(|| {
+                while !is_over() {
+                    assert!(server.renew());
+                    thread::sleep(Duration::from_millis(3));
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut reader = EtcdRegistry::new(etcd.url());
+                while !is_over() {
+                    let horizon = reader.horizon(soon()).unwrap().unwrap();
+                    greatest.fetch_max(horizon.get(), Ordering::SeqCst);
+                }
+            });
+        }
+        let joins = (4..24).map(|number| {
+            let mut server = granted(&etcd, number);
+            let read = greatest.load(Ordering::SeqCst);
+            // The horizon stays where it is until the new server has left.
+            server.release();
+            while greatest.load(Ordering::SeqCst) <= read && !is_over() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            (read, server.grant.map_or(0, |grant| grant.floor.get()))
+        });
+        let joins: Vec<(i64, i64)> = joins.collect();
+        stop.store(true, Ordering::SeqCst);
+        for (read, floor) in joins {
+            assert!(read > 0 && floor >= read, "{floor} {read}");
+        }
+    });
 }
