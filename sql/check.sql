@@ -22,13 +22,13 @@ CREATE FUNCTION _snowflake.instant_or_null_as(id bigint, layout text) RETURNS ti
 -- Up to which number a value comes from a sequence rather than from the generator (-1: no value
 -- can be told); how far the generator may lead the clock by borrowing, and after the clock was
 -- set back.
-CREATE FUNCTION _snowflake.check_limits(OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
+CREATE FUNCTION _snowflake.check_limits(OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval, OUT greatest_worker bigint)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
 CREATE FUNCTION _snowflake.check_limits(
-    generator regclass, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
+    generator regclass, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval, OUT greatest_worker bigint)
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
 CREATE FUNCTION _snowflake.check_limits_as(
-    layout text, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
+    layout text, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval, OUT greatest_worker bigint)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits_as';
 
 -- All worker IDs that the registry of this database has ever leased, of all pools and namespaces,

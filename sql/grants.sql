@@ -20,6 +20,8 @@ GRANT SELECT ON
     _snowflake.defaults, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
 TO PUBLIC;
 GRANT SELECT ON _snowflake.leased, snowflake_cluster_servers, snowflake_pools, snowflake_workers TO pg_monitor;
+-- It has the server connect to its registry.
+GRANT EXECUTE ON FUNCTION snowflake_check_registry(), _snowflake.ask_registry() TO pg_monitor;
 
 -- IDs of generators: the C functions ask for USAGE or UPDATE on the sequence.
 GRANT EXECUTE ON FUNCTION
@@ -73,7 +75,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.loaded, _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers,
     _snowflake.own_worker, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.presets, _snowflake.ranges,
     _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.server,
-    _snowflake.set_default, _snowflake.since, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator,
-    _snowflake.undistribute, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint), _snowflake.worker_of(bigint, regclass),
+    _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator,
+    _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint), _snowflake.worker_of(bigint, regclass),
     _snowflake.worker_of_as, _snowflake.workers
 TO PUBLIC;

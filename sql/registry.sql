@@ -385,6 +385,14 @@ COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
 COMMENT ON COLUMN snowflake_pools.stopped_by IS 'host name of that server';
 
+-- Two worker IDs for each server, and a quarter of the pool, or one.
+CREATE FUNCTION _snowflake.wanted_size(servers bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT greatest(2 * servers + 1, ceil(servers * 8 / 3.0))::bigint;
+END;
+COMMENT ON FUNCTION _snowflake.wanted_size(bigint) IS 'internal: how many worker IDs a pool needs at least for so many servers';
+
 -- It reads the view with the rights of its reader.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.pool_calls() RETURNS SETOF text

@@ -5,13 +5,15 @@
 -- a standby, and without preloading; then there is one row.
 
 -- What the views do not show: the version of the library that runs, why the registry does not
--- give what this server asks for, and by how much the wall clock has jumped too far.
+-- give what this server asks for, by how much the wall clock has jumped too far, and where the IDs
+-- of the lease began and why, if that was ahead of the clock.
 CREATE FUNCTION _snowflake.loaded(
     OUT version text, OUT is_loaded boolean, OUT keeper_runs boolean,
-    OUT failing_since timestamptz, OUT failure text, OUT remedy text, OUT jumped interval)
+    OUT failing_since timestamptz, OUT failure text, OUT is_unreachable boolean, OUT remedy text, OUT jumped interval,
+    OUT floor timestamptz, OUT floor_because text)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
--- The names in these three are bound when they are made, under a path that holds no object of others.
+-- The names in these are bound when they are made, under a path that holds no object of others.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- A duration in words.
@@ -42,6 +44,16 @@ BEGIN ATOMIC
     FROM @extschema@.snowflake_horizon_holders AS h WHERE h.held_for > interval '5 minutes';
 END;
 
+-- The pools of the registry in this database that are too small for their servers: 2 worker IDs
+-- for each, and a quarter of the pool besides. VOLATILE, so that who may not read them can avoid it.
+CREATE FUNCTION _snowflake.small_pools() RETURNS TABLE (pool text, leased bigint, size bigint, wanted bigint)
+    LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 1
+BEGIN ATOMIC
+    SELECT p.pool, p.leased, p.leased + p.free, w.wanted
+    FROM @extschema@.snowflake_pools AS p CROSS JOIN LATERAL _snowflake.wanted_size(p.leased) AS w (wanted)
+    WHERE p.leased + p.free < w.wanted AND EXISTS (SELECT FROM _snowflake.leased AS l WHERE l.worker_ids IS NOT NULL);
+END;
+
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- It reads what the views show, and names none of them: the owner of the extension's schema may
@@ -61,8 +73,12 @@ DECLARE
     -- a generator that is ahead of the clock reaches the bound sooner, at half the clock's speed.
     ahead interval;
     remaining interval;
-    -- IDs are issued, though the lease may be failing.
+    -- IDs are issued, though the lease may be failing. That is urgent in its last minute.
     has_time boolean;
+    is_failing boolean;
+    is_urgent boolean;
+    is_unclaimed boolean;
+    trouble text;
 BEGIN
     SELECT l.* INTO library FROM _snowflake.loaded() AS l;
     IF NOT library.is_loaded THEN
@@ -77,13 +93,19 @@ BEGIN
     SELECT least(ahead, min(2 * (ahead - g.ahead_by))) INTO remaining
     FROM _snowflake.generators() AS g WHERE NOT is_standby AND g.on_rollback <> 'next_worker';
     has_time := worker.worker_id IS NOT NULL AND coalesce(remaining > '0', true);
+    is_failing := NOT library.keeper_runs OR library.failing_since IS NOT NULL;
+    is_urgent := NOT has_time OR is_failing AND coalesce(remaining < '1 minute', false);
+    -- The number of the settings, which the registry has not granted.
+    is_unclaimed := worker.worker_id IS NOT NULL AND worker.pool IS NOT NULL AND worker.bound IS NULL;
+    trouble := format('The registry has %s %s', CASE WHEN library.is_unreachable THEN 'been unreachable' ELSE 'granted nothing' END,
+        _snowflake.since(library.failing_since));
     IF worker.source IN ('setting', 'hostname', 'env') THEN
         asked := '';
     END IF;
 
     RETURN QUERY
     WITH generators AS MATERIALIZED (
-        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ends_at,
+        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ends_at, g.on_rollback,
             coalesce(g.ahead_by >= ahead AND g.on_rollback <> 'next_worker', false) AS is_past
         FROM _snowflake.generators() AS g WHERE NOT is_standby),
     found (place, state, item, detail, hint) AS (
@@ -104,8 +126,10 @@ BEGIN
             WHEN worker.worker_id IS NOT NULL THEN format('has worker ID %s.', worker.worker_id) END) AS s (future)
         WHERE is_standby
         UNION ALL
-        SELECT 2, CASE WHEN worker.worker_id IS NULL THEN 'critical' WHEN asked <> '' THEN 'warning' ELSE 'ok' END, 'worker ID',
-            CASE WHEN worker.worker_id IS NOT NULL THEN format('%s, %s.', worker.worker_id, CASE
+        SELECT 2, CASE WHEN worker.worker_id IS NULL THEN 'critical' WHEN asked <> '' OR is_unclaimed THEN 'warning' ELSE 'ok' END, 'worker ID',
+            CASE WHEN is_unclaimed THEN format('%s, set on this server, and not granted by the registry from pool "%s". '
+                    'From its next restart on, the server issues no IDs before it is.', worker.worker_id, worker.pool)
+                WHEN worker.worker_id IS NOT NULL THEN format('%s, %s.', worker.worker_id, CASE
                     WHEN worker.source = 'registry' THEN format('leased from pool "%s" of the registry', worker.pool)
                     WHEN worker.pool IS NOT NULL THEN format('set on this server, and claimed in pool "%s" of the registry', worker.pool)
                     ELSE 'set on this server' END)
@@ -114,28 +138,28 @@ BEGIN
                 ELSE 'This server issues no IDs: it has no worker ID.' END
                 || CASE WHEN asked <> '' THEN format(' Setting snowflake_id.worker_id is "%s", which gives no number.', asked) ELSE '' END,
             CASE WHEN asked <> '' THEN 'The log of the server''s start says why. Correct snowflake_id.worker_id, and restart the server.'
-                WHEN worker.worker_id IS NOT NULL THEN NULL
+                WHEN worker.worker_id IS NOT NULL AND NOT is_unclaimed THEN NULL
                 WHEN worker.pool IS NOT NULL THEN 'Do what the row "registry" says.'
                 ELSE 'Set snowflake_id.worker_id to a number that no other server has, and restart the server. '
                     'Or set snowflake_id.registry, and reload; if it is set, the server log says why it was refused.' END
         WHERE NOT is_standby
         UNION ALL
-        SELECT 3, CASE WHEN NOT has_time THEN 'critical' WHEN library.failing_since IS NOT NULL THEN 'warning' ELSE 'ok' END, 'lease',
+        SELECT 3, CASE WHEN is_urgent THEN 'critical' WHEN is_failing THEN 'warning' ELSE 'ok' END, 'lease',
             CASE WHEN has_time AND remaining < '1 s' THEN
                     'If the registry does not answer, no more IDs are issued. The lease is new: '
                     'this time grows to that of the lease within as long.'
-                WHEN has_time THEN format('If the registry does not answer, IDs are issued until %s, which is in %s.',
+                WHEN has_time THEN format('%s until %s, which is in %s.', CASE WHEN library.failing_since IS NULL
+                        THEN 'If the registry does not answer, IDs are issued' ELSE trouble || '. IDs continue' END,
                     date_trunc('second', clock_timestamp() + remaining), _snowflake.lasting(remaining))
                 WHEN ahead > '0' THEN format('No IDs are issued: the lease covers IDs of times before %s, '
                     'and the next ones are ahead of the clock.', date_trunc('second', worker.bound))
                 ELSE format('The lease could not be renewed, and no IDs are issued %s.', _snowflake.since(worker.bound)) END,
-            CASE WHEN NOT has_time OR library.failing_since IS NOT NULL THEN 'Do what the row "registry" says.' END
+            CASE WHEN is_urgent OR is_failing THEN 'Do what the row "registry" says.' END
         WHERE worker.bound IS NOT NULL AND NOT is_standby
         UNION ALL
-        SELECT 4, CASE WHEN r.is_fine THEN 'ok' WHEN has_time THEN 'warning' ELSE 'critical' END, 'registry',
+        SELECT 4, CASE WHEN r.is_fine THEN 'ok' WHEN is_urgent THEN 'critical' ELSE 'warning' END, 'registry',
             CASE WHEN NOT library.keeper_runs THEN 'The keeper does not run, the background worker that asks the registry.'
-                WHEN library.failing_since IS NOT NULL THEN format('The registry has granted nothing %s: %s',
-                    _snowflake.since(library.failing_since), library.failure)
+                WHEN library.failing_since IS NOT NULL THEN trouble || ': ' || library.failure
                 WHEN worker.last_contact IS NULL THEN 'The registry has not answered yet.'
                 ELSE format('The registry answered %s ago.', _snowflake.lasting(clock_timestamp() - worker.last_contact)) END,
             CASE WHEN NOT library.keeper_runs
@@ -167,9 +191,15 @@ BEGIN
                 'If the clock is wrong, set it right; IDs then resume by themselves.', g.name)
         FROM generators AS g WHERE g.refused_since IS NOT NULL AND g.problem IS NULL
         UNION ALL
-        SELECT 8, 'warning', 'generator ' || g.name, format('Its IDs are %s ahead of the clock: they are unique and in order. '
-            'Half a second of the lead goes each second.', _snowflake.lasting(g.ahead_by)), NULL
-        FROM generators AS g WHERE g.ahead_by > '1 minute' AND g.refused_since IS NULL AND g.problem IS NULL AND NOT g.is_past
+        -- A lead by the lease shrinks from its beginning on.
+        SELECT 8, 'warning', 'generator ' || g.name, format('Its IDs are %s ahead of the clock, since %s. They are unique and in order, '
+            'and half a second of the lead goes each second.', _snowflake.lasting(g.ahead_by), CASE
+                WHEN g.on_rollback <> 'next_worker' AND g.ahead_by - interval '1 minute'
+                    < library.floor - worker.since - (clock_timestamp() - worker.since) / 2 THEN library.floor_because
+                WHEN p.largest_rollback >= g.ahead_by THEN 'the clock was set back'
+                ELSE 'it was advanced, or its mark was ahead' END), NULL
+        FROM generators AS g LEFT JOIN _snowflake.statistics() AS p ON p.generator::text = g.name
+        WHERE g.ahead_by > '1 minute' AND g.refused_since IS NULL AND g.problem IS NULL AND NOT g.is_past
         UNION ALL
         SELECT 9, 'warning', 'generator ' || g.name,
             format('The time of its layout ends on %s, in %s.', g.ends_at::date, _snowflake.lasting(g.ends_at - clock_timestamp())),
@@ -190,10 +220,15 @@ BEGIN
                 h.usename, coalesce(', ' || h.state, '')),
             CASE WHEN h.pid IS NULL THEN format('End it: COMMIT PREPARED %L, or ROLLBACK PREPARED %L.', h.gid, h.gid)
                 ELSE format('End its transaction, if need be by SELECT pg_terminate_backend(%s).', h.pid) END
-        FROM _snowflake.long_holders() AS h)
+        FROM _snowflake.long_holders() AS h
+        UNION ALL
+        SELECT 12, 'warning', 'pool', format('Pool "%s" of the registry in this database has %s worker IDs, %s of which servers have: '
+                'after crashes, a server may get one that leads its clock, or none.', p.pool, p.size, p.leased),
+            format('Use a larger pool: of %s worker IDs or more for so many servers.', p.wanted)
+        FROM _snowflake.small_pools() AS p WHERE has_table_privilege('_snowflake.leased', 'SELECT'))
     SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
         THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', 'registry', 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
-            NULL, 'horizon'])[f.place] END END
+            NULL, 'horizon', 'few-worker-ids'])[f.place] END END
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::node::KeptNode;
-use snowflake_core::lease::{Nonce, RegistryMillis};
+use snowflake_core::lease::{FloorCause, Nonce, RegistryMillis};
 use snowflake_core::tenure::{Generation, Tenure};
 
 /// The key of the server's own place. No relation has it.
@@ -217,6 +217,8 @@ pub struct Shown {
     pub counter: u64,
     /// Since when it has its worker ID.
     pub since: Option<UnixMillis>,
+    /// Why the floor was ahead of the clock then, if it was.
+    pub because: Option<FloorCause>,
     /// When the lease ends, by the registry's clock.
     pub leased_until: Option<RegistryMillis>,
     /// The latest reply, by the server's clock.
@@ -234,10 +236,12 @@ pub struct ShownFailure {
     pub began: BootNanos,
     /// The fixed worker ID, if another server holds it.
     pub held: Option<WorkerId>,
-    /// The registry says so itself. Other texts may tell its address.
-    pub is_refusal: bool,
+    /// The registry cannot be asked. The text may tell its address.
+    pub is_unreachable: bool,
     /// A sentence, or several.
     pub text: Short<600>,
+    /// Which of several hosts has said so, for those who may see addresses: the same, or nothing.
+    pub from: Short<300>,
     /// What helps: the same, or nothing.
     pub remedy: Short<300>,
 }

@@ -6,12 +6,14 @@ use pgrx::pg_sys;
 use super::super::compat;
 use super::super::lease_state::{Shown, ShownFailure};
 use super::super::time::display;
-use super::{Code, Error, invalid, not_ready};
+use super::{Code, Error, invalid, joined, not_ready};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::contender::Contender;
 use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, LeaseError, LeaseFailure};
-use snowflake_core::lease::{Cause, Fence, Named, RegistryError, RegistryMillis};
+use snowflake_core::lease::{
+    Cause, Fence, FloorCause, Named, RegistryError, RegistryMillis, Terms,
+};
 
 /// There is no background worker.
 pub fn not_running() -> String {
@@ -56,7 +58,11 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
 /// What is in the way, for a caller, and since when.
 pub fn failure(obstacle: &ShownFailure) -> String {
     let (since, why) = (display(obstacle.since), seen_by_caller(obstacle));
-    format!("There is trouble since {since}: {why}")
+    let what = match obstacle.is_unreachable {
+        true => "The registry has been unreachable",
+        false => "There is trouble",
+    };
+    format!("{what} since {since}: {why}")
 }
 
 /// What is in the way, for a caller: the address of the registry is for those who see it
@@ -65,11 +71,21 @@ pub fn seen_by_caller(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    if obstacle.is_refusal || sees_all {
-        return obstacle.text.get();
+    match obstacle {
+        _ if sees_all => return with_host(obstacle),
+        ShownFailure {
+            is_unreachable: false,
+            ..
+        } => return obstacle.text.get(),
+        _ => {}
     }
     "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
         .to_string()
+}
+
+/// What is in the way, and which of several hosts has said so.
+pub fn with_host(obstacle: &ShownFailure) -> String {
+    joined(&obstacle.text.get(), &obstacle.from.get())
 }
 
 /// What helps against what is in the way: a sentence, or several; empty if nothing is to be done.
@@ -82,6 +98,13 @@ pub fn remedy(why: &LeaseError) -> &'static str {
         }
         LeaseError::FloorTooFar { .. } => "Set the clocks of this server and of the others right.",
         LeaseError::Refused(refused) => match refused {
+            RegistryError::Fenced {
+                why: Fence::Succeeded,
+                ..
+            } => {
+                "Find the other server, in another container for example, and stop one of the two: \
+                 both write to the same files."
+            }
             RegistryError::Fenced { .. } => "The server asks for a worker ID again by itself.",
             RegistryError::Held { .. } => {
                 "Stop that server, or give one of the two another \"snowflake_id.worker_id\". If \
@@ -120,12 +143,31 @@ pub fn remedy(why: &LeaseError) -> &'static str {
     }
 }
 
+/// Why the first IDs of a lease lead the clock: a clause.
+pub const fn because(cause: FloorCause) -> &'static str {
+    match cause {
+        FloorCause::Own => {
+            "this server, or a copy of it, had a lease of the times before and did not return it: \
+             it has crashed, or its clock was ahead"
+        }
+        FloorCause::Used => {
+            "another server had a lease of the times before, a long one or by a clock that was \
+             ahead"
+        }
+        FloorCause::Loss => "the registry may have lost leases of the times before",
+        FloorCause::NewPool => "the pool is new, and its worker IDs may have been in use before it",
+        FloorCause::Horizon => {
+            "readers of the cluster's horizon may have read rows of the times before"
+        }
+    }
+}
+
 /// The fixed worker ID is another server's.
 fn held(worker: WorkerId, obstacle: &ShownFailure) -> Error {
     let worker = worker.get();
     ERRCODE_OBJECT_IN_USE
         .error(format!("worker ID {worker} belongs to another server"))
-        .detail(obstacle.text.get())
+        .detail(seen_by_caller(obstacle))
         .hint(format!(
             "Stop that server, or give one of the two another \"snowflake_id.worker_id\". This \
              server gets worker ID {worker} by itself when it is free."
@@ -183,11 +225,14 @@ pub fn unknown_database(name: &str) -> Error {
 }
 
 /// A lease, in what the log says of it.
+#[derive(Clone)]
 pub struct LeaseTexts {
     /// The generator and its database; `None`: the server.
     pub generator: Option<String>,
     /// The registry without secrets.
     pub registry: String,
+    /// Which of several hosts has replied last, and what others have said: a sentence, or several.
+    pub from: String,
     pub pool: String,
 }
 
@@ -198,6 +243,11 @@ impl LeaseTexts {
         generator.map_or_else(String::new, |name| format!(" {word} generator {name}"))
     }
 
+    /// The registry, and which host has replied.
+    fn asked(&self) -> String {
+        joined(&format!("The registry is {}.", self.registry), &self.from)
+    }
+
     const fn who(&self) -> &str {
         match self.generator {
             Some(_) => "generator",
@@ -205,26 +255,50 @@ impl LeaseTexts {
         }
     }
 
-    /// A worker ID was granted. `before` is the one of before.
-    pub fn acquired(&self, right: &HeldLease, before: Option<WorkerId>, now: UnixMillis) -> Error {
-        let mut detail = format!("The registry is {}.", self.registry);
+    /// A worker ID was granted. `before` is the one of before. To lead the clock by more than a
+    /// failover or a new pool can is worth a warning.
+    pub fn log_acquired(
+        &self,
+        right: &HeldLease,
+        terms: Option<&Terms>,
+        (before, cause): (Option<WorkerId>, FloorCause),
+        now: UnixMillis,
+    ) {
+        let mut detail = self.asked();
         if let Some(before) = before.filter(|before| *before != right.worker) {
             detail += &format!(" Before, it was worker ID {}.", before.get());
         }
         let lead = right.not_before.since(now);
         if lead > Millis::ZERO {
             detail += &format!(
-                " IDs under it start at {}, {} ahead of the clock of this server: before that, the \
-                 worker ID may have been in use, or the pool is new. The lead shrinks by itself.",
+                " IDs under it start at {}, {} ahead of the clock of this server, since {}. The \
+                 lead shrinks by itself.",
                 display(right.not_before),
-                rounded(lead)
+                rounded(lead),
+                because(cause)
             );
         }
         let (worker, pool, generator) = (right.worker.get(), &self.pool, self.named("for"));
-        told(format!(
-            "acquired worker ID {worker} from pool \"{pool}\"{generator}"
-        ))
-        .detail(detail)
+        let what = format!("acquired worker ID {worker} from pool \"{pool}\"{generator}");
+        let usual = terms.map(|it| it.patience.plus(it.hold).plus(it.max_ahead));
+        if usual.is_some_and(|usual| lead > usual) {
+            let ahead = rounded(lead);
+            return warned(format!("{what}, {ahead} ahead of the clock"))
+                .detail(detail)
+                .hint(
+                    "IDs are unique and in order. Look at the clocks of the servers and of the \
+                     registry: snowflake_check_cluster() compares them.",
+                )
+                .warning();
+        }
+        told(what).detail(detail).log("");
+    }
+
+    /// A later server of this data directory has asked: this one issues nothing from here on.
+    pub fn succeeded(&self, failure: &LeaseFailure) -> Error {
+        warned("another server was started on this same data directory".to_string())
+            .detail(reason(&failure.why))
+            .hint(remedy(&failure.why))
     }
 
     /// The registry answers again.
@@ -240,12 +314,13 @@ impl LeaseTexts {
             |right| format!("renewed worker ID {} again", right.worker.get()),
         );
         let generator = self.named("for");
-        told(format!("{what}{generator} after {outage}")).detail(reason(&failure.why))
+        told(format!("{what}{generator} after {outage}"))
+            .detail(joined(&reason(&failure.why), &self.from))
     }
 
     /// The worker ID was lost. `goes_on`: the server does not stop, so another one is asked for.
     pub fn lost(&self, right: &HeldLease, failure: &LeaseFailure, goes_on: bool) -> Error {
-        let mut detail = reason(&failure.why);
+        let mut detail = joined(&reason(&failure.why), &self.from);
         if goes_on {
             detail += &format!(
                 " IDs of times before {} are issued under it still, since nobody else issues these. \
@@ -260,13 +335,15 @@ impl LeaseTexts {
 
     /// The registry refuses, or cannot be reached. `right` is what remains, and `holds` says
     /// that it is not lost. `unclaimed` is the fixed worker ID under which the server
-    /// continues to issue meanwhile.
+    /// continues to issue meanwhile. The log has this line at the first failure, and says how
+    /// much time there is.
     pub fn troubled(
         &self,
         (right, holds): (Option<&HeldLease>, bool),
         fixed: Option<WorkerId>,
         unclaimed: Option<WorkerId>,
         failure: &LeaseFailure,
+        now: UnixMillis,
     ) -> Error {
         let pool = &self.pool;
         let what = match (right.filter(|_| holds), fixed) {
@@ -278,26 +355,21 @@ impl LeaseTexts {
             (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
         };
         let lasts = match (right, unclaimed) {
-            (Some(right), _) => format!(
-                " IDs of times before {} are issued, and none then until that is solved.",
-                display(right.not_after)
+            (Some(right), _) if right.not_after > now => format!(
+                " IDs continue until {}, which is in {}; those of a generator that leads the \
+                 clock stop sooner.",
+                display(right.not_after),
+                rounded(right.not_after.since(now))
             ),
             (None, Some(worker)) => format!(
-                " IDs are issued under worker ID {} as without a registry. {}",
+                " IDs are issued under worker ID {} as without a registry; from the next restart \
+                 on, none are issued until that is solved.",
                 worker.get(),
-                match failure.why {
-                    LeaseError::Refused(_) => "After the next restart, none are.",
-                    _ => "The registry is asked again.",
-                }
             ),
-            (None, None) => " No IDs are issued until that is solved.".to_string(),
+            _ => " No IDs are issued until that is solved.".to_string(),
         };
         warned(what + &self.named("for"))
-            .detail(format!(
-                "The registry is {}. {}{lasts}",
-                self.registry,
-                reason(&failure.why)
-            ))
+            .detail(format!("{} {}{lasts}", self.asked(), reason(&failure.why)))
             .hint(remedy(&failure.why))
     }
 
@@ -412,7 +484,10 @@ fn refusal(refused: &RegistryError) -> String {
                 Fence::TakenOver => "Another server got it.",
                 Fence::Released => "It was returned.",
                 Fence::Revoked => "It was revoked at the registry.",
-                Fence::Succeeded => "The server was started again, and that one has a worker ID.",
+                Fence::Succeeded => {
+                    "Another server was started later on this same data directory, and has a \
+                     worker ID. Of the two, only that one issues IDs."
+                }
                 Fence::Copied => "A copy of this server has used it.",
                 Fence::Lost => "The registry does not know the lease: it has lost it.",
                 Fence::Doubtful => {

@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys;
 
 use super::super::encoding::from_server;
+use super::super::error::client::ReplyWait;
 use super::super::error::keeper::{LeaseTexts, reason, remedy};
 use super::super::lease_state::{
     Blocked, KeptLease, LeaseSlot, LeaseState, SERVER, Short, Shown, ShownFailure,
@@ -61,13 +62,33 @@ use snowflake_core::lease::{
 };
 use snowflake_core::slot::Slot;
 
-/// How long the keeper waits for a reply: a third of a lease, within these limits.
-const TIMEOUT_MIN: Duration = Duration::from_millis(500);
-const TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// How long the keeper waits for a reply: a third of a lease, within these limits. In the least one,
+/// a connection and a request go over a line on which each reply is late by 150 ms. In the greatest
+/// one, so that the next try is soon, however long the lease.
+const REPLY_WAIT_MIN: Millis = Millis::new(1000);
+const REPLY_WAIT_MAX: Millis = Millis::new(5000);
 
 /// How long a need counts after a caller has told it; one that still waits tells it again.
 /// So a need that the registry does not meet ends with its caller.
 const NEED_LASTS: Duration = Duration::from_secs(3);
+
+/// What became of a request.
+pub struct Outcome {
+    /// The error is a sentence, or several.
+    pub reply: Result<Reply, String>,
+    /// Which host has replied, if there are several, and what others have said: a sentence, or
+    /// several.
+    pub from: String,
+}
+
+impl Outcome {
+    pub const fn failed(why: String) -> Self {
+        Self {
+            reply: Err(why),
+            from: String::new(),
+        }
+    }
+}
 
 /// Why a lease ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,6 +161,7 @@ impl Lease {
         let texts = LeaseTexts {
             generator: generator.map(|_| name.get()),
             registry: target.described(),
+            from: String::new(),
             pool: target.pool.clone(),
         };
         let lease = Self {
@@ -283,8 +305,8 @@ impl Lease {
     }
 
     /// How long to wait for a reply.
-    pub fn timeout(&self) -> Duration {
-        timeout_of(self.node.terms())
+    pub fn reply_wait(&self) -> ReplyWait {
+        reply_wait(self.node.terms())
     }
 
     /// Takes what became of a request of the node, or of the candidate. Returns the worker ID
@@ -293,9 +315,17 @@ impl Lease {
         &mut self,
         shared: &Shared,
         (nonce, number): (Nonce, u64),
-        outcome: &Result<Reply, String>,
+        outcome: &Outcome,
     ) -> Option<Release> {
         let now = self.moment(shared);
+        if self.texts.from != outcome.from {
+            let from = outcome.from.clone();
+            self.texts = Rc::new(LeaseTexts {
+                from,
+                ..LeaseTexts::clone(&self.texts)
+            });
+        }
+        let outcome = &outcome.reply;
         if self.node.nonce() == nonce {
             let change = hear(&mut self.node, number, outcome, &now);
             self.apply(shared, &change, outcome.as_ref().ok());
@@ -314,13 +344,16 @@ impl Lease {
             (Change::Failed(failure), _) => {
                 let right = self.node.right();
                 let right = (right.as_ref(), false);
-                self.texts.troubled(right, None, None, &failure).warning();
+                let texts = &self.texts;
+                texts
+                    .troubled(right, None, None, &failure, now.clock)
+                    .warning();
             }
             _ => {}
         }
         if let Some(failure) = candidate.node.failure() {
             let reading = os_clock::read();
-            let obstacle = obstacle_of(failure, reading);
+            let obstacle = obstacle_of(failure, &self.texts.from, reading);
             let blocked = Blocked { obstacle, reading };
             shared.with_lease(self.slot, |_, state| state.blocked = Some(blocked));
             shared.tell_waiters();
@@ -378,7 +411,8 @@ impl Lease {
             _ => None,
         });
         let (kept, nonce) = (self.kept(), self.node.nonce());
-        let obstacle = self.node.failure().map(|it| obstacle_of(it, reading));
+        let from = &self.texts.from;
+        let obstacle = self.node.failure().map(|it| obstacle_of(it, from, reading));
         let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
         // The worker ID of the settings, for which the server has no claim.
         let mut unclaimed = None;
@@ -386,13 +420,17 @@ impl Lease {
             let (tenure, is_in_force) = (state.tenure, state.is_in_force());
             let shown = &mut state.shown;
             if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
-                if let Change::Acquired { reached, .. } = change {
+                if let Change::Acquired {
+                    reached, because, ..
+                } = change
+                {
                     let (worker, floor) = (right.worker, right.not_before);
                     let granted =
                         tenure.granted(worker, floor, right.not_after, *reached, max_ahead);
                     state.tenure = granted;
                     state.granted = granted.generation;
                     shown.since = Some(now);
+                    shown.because = (right.not_before > now).then_some(*because);
                     shown.waits_since = None;
                 } else if is_in_force {
                     state.tenure = tenure.renewed(right.not_after);
@@ -440,20 +478,23 @@ impl Lease {
         let (right, texts) = (right.as_ref(), &self.texts);
         match change {
             Change::Nothing | Change::Returned => {}
-            Change::Acquired { before, .. } => {
+            Change::Acquired {
+                before, because, ..
+            } => {
                 if let Some(right) = right {
-                    texts.acquired(right, *before, now).log("");
+                    texts.log_acquired(right, self.node.terms(), (*before, *because), now);
                 }
             }
             Change::Resumed(failure) => texts.resumed(right, failure, now).log(""),
             Change::Lost(failure) => match right {
                 Some(right) => texts.lost(right, failure, true).warning(),
-                None => texts.troubled((None, false), None, None, failure).warning(),
+                None => texts.succeeded(failure).warning(),
             },
             Change::Failed(failure) => {
                 let fixed = guc::worker_id().filter(|_| self.generator.is_none());
                 let right = (right, self.node.holds());
-                texts.troubled(right, fixed, unclaimed, failure).warning();
+                let warning = texts.troubled(right, fixed, unclaimed, failure, now);
+                warning.warning();
             }
             Change::Copied => texts.copied().warning(),
         }
@@ -537,7 +578,7 @@ impl Lease {
         &mut self,
         shared: &Shared,
         (nonce, number): (Nonce, u64),
-        outcome: &Result<Reply, String>,
+        Outcome { reply: outcome, .. }: &Outcome,
     ) {
         let now = self.moment(shared);
         let candidate = self.candidate.as_mut().map(|candidate| &mut candidate.node);
@@ -584,14 +625,14 @@ impl Lease {
 
 impl Release {
     /// How long to wait for a reply.
-    pub fn timeout(&self) -> Duration {
-        timeout_of(self.node.terms())
+    pub fn reply_wait(&self) -> ReplyWait {
+        reply_wait(self.node.terms())
     }
 
     /// Tells the log what became of the request; `None` if no reply came in time.
-    pub fn log_change(mut self, outcome: Option<Result<Reply, String>>) {
+    pub fn log_change(mut self, outcome: Option<Outcome>) {
         let (texts, right) = (self.texts, self.right);
-        let why = match outcome {
+        let why = match outcome.map(|outcome| outcome.reply) {
             None => None,
             Some(Err(why)) => Some(why),
             Some(Ok(reply)) => match self.node.on_reply(&reply, &moment(None)) {
@@ -637,7 +678,7 @@ fn nonce() -> Nonce {
 }
 
 /// Why the registry does not give what a node asks for.
-fn obstacle_of(failure: &LeaseFailure, now: Reading) -> ShownFailure {
+fn obstacle_of(failure: &LeaseFailure, from: &str, now: Reading) -> ShownFailure {
     ShownFailure {
         since: failure.since,
         began: now.boot,
@@ -645,18 +686,19 @@ fn obstacle_of(failure: &LeaseFailure, now: Reading) -> ShownFailure {
             LeaseError::Refused(RegistryError::Held { worker, .. }) => Some(*worker),
             _ => None,
         },
-        is_refusal: matches!(failure.why, LeaseError::Refused(_)),
+        is_unreachable: matches!(failure.why, LeaseError::Unreachable(_)),
         text: Short::new(&reason(&failure.why)),
+        from: Short::new(from),
         remedy: Short::new(remedy(&failure.why)),
     }
 }
 
-fn timeout_of(terms: Option<&Terms>) -> Duration {
-    let lease = terms.map_or(Millis::ZERO, |terms| terms.lease);
-    let third = u64::try_from(lease.get() / 3).unwrap_or_default();
-    match third {
-        0 => TIMEOUT_MAX,
-        third => Duration::from_millis(third).clamp(TIMEOUT_MIN, TIMEOUT_MAX),
+fn reply_wait(terms: Option<&Terms>) -> ReplyWait {
+    let third = terms.map_or(REPLY_WAIT_MAX, |terms| Millis::new(terms.lease.get() / 3));
+    let time = third.clamp(REPLY_WAIT_MIN, REPLY_WAIT_MAX);
+    ReplyWait {
+        time,
+        is_third: terms.is_some() && time == third,
     }
 }
 

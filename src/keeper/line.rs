@@ -3,7 +3,7 @@
 //!
 //! The keeper has one line for the server's lease, and one for each pool from which generators
 //! lease worker IDs of their own. All threads ring the keeper's one bell. So a request of a
-//! generator that hangs, for as long as [`Lease::timeout`] or a look-up of a host name lasts,
+//! generator that hangs, for as long as [`Lease::reply_wait`] or a look-up of a host name lasts,
 //! delays other generators, and never a renewal of the server.
 
 use std::collections::VecDeque;
@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::super::error::client::{self, ReplyWait};
 use super::super::lease_state::LeaseSlot;
 use super::super::shmem::Shared;
-use super::super::{compat, error, server_key};
-use super::lease::{End, Lease, Release};
+use super::super::{compat, server_key};
+use super::lease::{End, Lease, Outcome, Release};
 use super::target::Target;
 use snowflake_core::lease::{Nonce, Reply, Request};
 use snowflake_registry_client::mailbox::Bell;
@@ -47,6 +48,7 @@ pub fn is_stopping() -> bool {
 struct Asked {
     nonce: Nonce,
     number: u64,
+    wait: ReplyWait,
     until: Instant,
 }
 
@@ -122,41 +124,43 @@ impl Line {
     }
 
     /// What became of the request that is under way, if that is known.
-    fn outcome(&mut self) -> Option<(Asked, Result<Reply, String>)> {
+    fn outcome(&mut self) -> Option<(Asked, Outcome)> {
         let is_late = |asked: &Asked| Instant::now() >= asked.until;
-        while let Some(RequestOutcome { number, reply }) =
+        let pool = &self.target.pool;
+        while let Some(RequestOutcome { number, heard }) =
             self.client.as_ref().and_then(RegistryClient::take)
         {
+            for finding in &heard.findings {
+                client::two_take_writes(finding).warning();
+            }
             if let Some(asked) = self.asked.take_if(|asked| asked.number == number) {
                 let is_mine = |it: &Reply| (it.nonce, it.number) == (asked.nonce, number);
                 let other = "The reply of the registry answers another request.";
-                let reply = reply.map_err(|why| error::client::sentence(&why, &self.target.pool));
-                let reply = reply.and_then(|reply| match is_mine(&reply) {
-                    true => Ok(reply),
-                    false => Err(other.to_string()),
-                });
-                return Some((asked, reply));
+                let outcome = match &heard.reply {
+                    Ok(reply) if is_mine(reply) => Outcome {
+                        reply: Ok(reply.clone()),
+                        from: client::answered(&heard),
+                    },
+                    Ok(_) => Outcome::failed(other.to_string()),
+                    Err(why) => Outcome::failed(client::sentence(&heard, why, pool, &asked.wait)),
+                };
+                return Some((asked, outcome));
             }
         }
         let why = if self.client.take_if(|client| client.has_ended()).is_some() {
-            "The thread that asks the registry has ended."
-        } else if self.asked.as_ref().is_some_and(is_late) {
+            "The thread that asks the registry has ended.".to_string()
+        } else if let Some(asked) = self.asked.as_ref().filter(|asked| is_late(asked)) {
             self.client = None;
-            "The registry did not answer in time; the look-up of its host name may hang."
+            let late = asked.wait.not_answered("registry", pool);
+            format!("{late} The look-up of its host name may hang.")
         } else {
             return None;
         };
-        self.asked.take().map(|asked| (asked, Err(why.to_string())))
+        self.asked.take().map(|asked| (asked, Outcome::failed(why)))
     }
 
     /// Hands over what became of a request. `is_last`: the line ends, and its leases are closed.
-    fn take(
-        &mut self,
-        shared: &Shared,
-        asked: &Asked,
-        outcome: Result<Reply, String>,
-        is_last: bool,
-    ) {
+    fn take(&mut self, shared: &Shared, asked: &Asked, outcome: Outcome, is_last: bool) {
         let Asked { nonce, number, .. } = *asked;
         let is_release = |release: &Release| release.node.nonce() == nonce;
         if let Some(at) = self.releases.iter().position(is_release) {
@@ -180,21 +184,21 @@ impl Line {
                 let left = asked.until.saturating_duration_since(Instant::now());
                 return i64::try_from(left.as_millis() + 1).ok();
             }
-            let (request, timeout) = match self.due(shared) {
+            let (request, wait) = match self.due(shared) {
                 Ok(due) => due,
                 Err(wait) => return wait,
             };
-            if let Err((asked, why)) = self.send(request, timeout) {
-                self.take(shared, &asked, Err(why), false);
+            if let Err((asked, why)) = self.send(request, wait) {
+                self.take(shared, &asked, Outcome::failed(why), false);
             }
         }
     }
 
     /// The request that is to be sent next, with its time-out, or how long to wait.
-    fn due(&mut self, shared: &Shared) -> Result<(Request, Duration), Option<i64>> {
+    fn due(&mut self, shared: &Shared) -> Result<(Request, ReplyWait), Option<i64>> {
         for release in &mut self.releases {
             if let Some(request) = release.request.take() {
-                return Ok((request, release.timeout()));
+                return Ok((request, release.reply_wait()));
             }
         }
         let count = self.leases.len();
@@ -206,7 +210,7 @@ impl Line {
             match lease.due(shared) {
                 Ok(request) => {
                     self.turn = at + 1;
-                    return Ok((request, lease.timeout()));
+                    return Ok((request, lease.reply_wait()));
                 }
                 Err(millis) => wait = wait.into_iter().chain(millis).min(),
             }
@@ -215,10 +219,12 @@ impl Line {
     }
 
     /// Sends a request, for which the thread is started if there is none.
-    fn send(&mut self, request: Request, timeout: Duration) -> Result<(), (Asked, String)> {
+    fn send(&mut self, request: Request, wait: ReplyWait) -> Result<(), (Asked, String)> {
+        let timeout = wait.duration();
         let asked = Asked {
             nonce: request.nonce,
             number: request.number,
+            wait,
             until: Instant::now() + timeout + LOOKUP_GRACE,
         };
         let Target { registry, pool } = &*self.target;
@@ -257,10 +263,10 @@ impl Line {
         }
         for mut release in releases {
             let request = release.request.take().filter(|_| Instant::now() < deadline);
-            let sent = request.map(|request| self.send(request, release.timeout()));
+            let sent = request.map(|request| self.send(request, release.reply_wait()));
             let outcome = match sent {
                 None => None,
-                Some(Err((_, why))) => Some(Err(why)),
+                Some(Err((_, why))) => Some(Outcome::failed(why)),
                 Some(Ok(())) => self.await_outcome(deadline).map(|(_, outcome)| outcome),
             };
             release.log_change(outcome);
@@ -269,7 +275,7 @@ impl Line {
 
     /// Waits for what becomes of the request that is under way; `None` if that is not known
     /// by the deadline.
-    fn await_outcome(&mut self, deadline: Instant) -> Option<(Asked, Result<Reply, String>)> {
+    fn await_outcome(&mut self, deadline: Instant) -> Option<(Asked, Outcome)> {
         while self.asked.is_some() {
             self.bell.silence();
             let outcome = self.outcome();

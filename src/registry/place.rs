@@ -14,19 +14,22 @@ use pgrx::pg_sys;
 use super::super::backend_wait::Backend;
 use super::super::error::{self, Error};
 use super::super::{compat, etcd_admin, guc, server_key, spi};
-use super::{Purpose, Registry};
+use super::{Purpose, Registry, caller};
 use snowflake_registry_client::etcd::url::{self, Url};
+use snowflake_registry_client::libpq::{self, Conninfo};
 use snowflake_registry_client::postgres;
 
 /// How long a session waits for a registry in another database.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the registry of this database has stored, in the form of
-/// [`EtcdRegistry::read_all`](snowflake_registry_client::etcd::host::EtcdRegistry::read_all).
+/// [`EtcdRegistry::read_all`](snowflake_registry_client::etcd::host::EtcdRegistry::read_all), and
+/// whether the role of this name may lease.
 const HERE: &str = "SELECT jsonb_build_object('now', now, 'state', state, 'pools', pools, \
         'workers', (SELECT coalesce(jsonb_agg(jsonb_build_object('namespace', w.namespace, 'row', w.lease)), '[]') \
             FROM unnest(namespaces, leases) AS w (namespace, lease)), \
-        'servers', coalesce(to_jsonb(servers), '[]')) \
+        'servers', coalesce(to_jsonb(servers), '[]'), 'in_recovery', pg_is_in_recovery(), \
+        'may_lease', has_function_privilege($1::name, '_snowflake.lease(text, jsonb)', 'EXECUTE')) \
     FROM _snowflake.here";
 
 /// Where a function of an administrator does its work.
@@ -87,7 +90,7 @@ pub fn has_pools() -> Result<bool, Error> {
 /// What the registry of this database has stored, for servers that show it in their views; `None`
 /// if it has no pool.
 pub fn read_here() -> Result<Option<String>, Error> {
-    Registry::with(Purpose::Read)?.value(HERE, &[])
+    Registry::with(Purpose::Read)?.value(HERE, &[caller().name()])
 }
 
 /// What the registry of the setting has stored; `None` if there is none. Called where this
@@ -110,4 +113,43 @@ pub fn read_elsewhere() -> Result<Option<String>, Error> {
     let until = Instant::now() + TIMEOUT;
     postgres::read_stored(&setting, until, &mut Backend)
         .map_err(|why| error::registry_unreachable(&error::client::of_postgres(&why)))
+}
+
+/// What a host of the setting's registry has stored, or why it cannot be read.
+pub struct HostAnswer {
+    pub host: String,
+    pub stored: Result<Option<String>, String>,
+}
+
+/// Asks each host of the setting's registry, the members of an etcd included. Nothing is
+/// changed, and a standby is asked as well.
+pub fn ask_hosts() -> Result<Vec<HostAnswer>, Error> {
+    let setting = guc::registry();
+    if setting.is_empty() {
+        return Ok(Vec::new());
+    }
+    if url::is_etcd(&setting) {
+        let url = Url::parse(&setting).map_err(|why| error::etcd::not_a_url(&why))?;
+        let ask = |host: &String| {
+            let hosts = vec![host.clone()];
+            let member = Url {
+                hosts,
+                ..url.clone()
+            };
+            let host = member.describe();
+            let stored = etcd_admin::read_all(member).map_err(|why| why.in_a_line());
+            HostAnswer { host, stored }
+        };
+        return Ok(url.hosts.iter().map(ask).collect());
+    }
+    let ask = |host: &Conninfo| {
+        let stored = postgres::read_any(host, Instant::now() + TIMEOUT, &mut Backend);
+        let stored = stored.map_err(|why| error::client::of_postgres(&why));
+        let host = host.describe();
+        HostAnswer { host, stored }
+    };
+    let unread = |why| error::registry_unreachable(&error::client::of_postgres(&why));
+    let hosts = Conninfo::parse(&setting).and_then(|server| libpq::hosts(&server));
+    let hosts = hosts.map_err(|why| unread(why.into()))?;
+    Ok(hosts.iter().map(ask).collect())
 }

@@ -49,7 +49,7 @@ const DAY: Millis = Millis::new(86_400_000);
 ///
 /// Numbers up to `greatest_small` are those of a sequence rather than IDs. This is -1 for
 /// a layout that has IDs of more than a day among such numbers, since these IDs may be
-/// real ones.
+/// real ones. `greatest_worker` is NULL for a layout without a worker ID.
 fn check_limits(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
     let generator = whose.label().generator();
     let (layout, policy) = (generator.layout, generator.policy);
@@ -58,5 +58,8 @@ fn check_limits(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
         if has_few { SMALL_MAX } else { -1 },
         time::interval(layout.lasting(policy.max_borrow_ticks)),
         time::interval(policy.max_rollback),
+        layout
+            .has_worker()
+            .then(|| layout.max_worker().cast_signed()),
     ]))
 }

@@ -4,10 +4,10 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::Json;
+use super::super::encoding::{DatabaseText, Json};
 use super::super::registry::{Place, WantedPool};
-use super::super::{error, etcd_admin, registry, time};
-use super::call::{Call, c_function};
+use super::super::{error, etcd_admin, guc, registry, shmem, time};
+use super::call::{Call, c_function, columns};
 use super::limit;
 use snowflake_core::lease::state::{RegistryInput, State};
 
@@ -97,4 +97,25 @@ c_function!(snowflake_internal_read_registry, |_| {
 // `_snowflake.read_elsewhere() -> jsonb`.
 c_function!(snowflake_internal_read_elsewhere, |_| {
     Ok::<_, error::Error>(registry::read_elsewhere()?.map(Json))
+});
+
+// `_snowflake.ask_registry() -> rows`: what each host has stored, and the worker ID that the
+// settings ask for.
+c_function!(snowflake_internal_ask_registry, |call| {
+    shmem::shared()?;
+    let fixed = guc::worker_id().map(|worker| worker.get().cast_signed());
+    let rows = registry::ask_hosts()?.into_iter().map(|answer| {
+        let (stored, problem) = match answer.stored {
+            Ok(stored) => (stored, None),
+            Err(why) => (None, Some(why)),
+        };
+        columns![
+            DatabaseText(answer.host),
+            stored.map(Json),
+            problem.map(DatabaseText),
+            fixed,
+        ]
+    });
+    call.rows(rows);
+    Ok(())
 });

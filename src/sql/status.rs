@@ -22,11 +22,11 @@ c_function!(snowflake_internal_library, |call| {
     let found = shared.map(|shared| {
         shared.with_lease(shared.server(), |trusted, state| {
             let jumped = reading.jumped_from(trusted.trusted_offset);
-            (jumped, state.shown.failure.clone())
+            let floor = state.tenure.not_before.zip(state.shown.because);
+            (Some(jumped), state.shown.failure.clone(), floor)
         })
     });
-    let (jumped, failure) = found.unzip();
-    let failure = failure.flatten();
+    let (jumped, failure, floor) = found.unwrap_or_default();
     let limit = guc::settings().max_clock_jump;
     Ok(call.row(columns![
         DatabaseText(VERSION),
@@ -36,7 +36,10 @@ c_function!(snowflake_internal_library, |call| {
         failure
             .as_ref()
             .map(|it| DatabaseText(error::keeper::seen_by_caller(it))),
+        failure.as_ref().map(|it| it.is_unreachable),
         failure.map(|it| DatabaseText(it.remedy.get())),
         jumped.filter(|by| *by > limit).map(time::interval),
+        floor.map(|(floor, _)| time::to_datum(floor)),
+        floor.map(|(_, cause)| DatabaseText(error::keeper::because(cause))),
     ]))
 });

@@ -37,7 +37,9 @@ use pq_sys::PostgresPollingStatusType as Polling;
 use pq_sys::{ConnStatusType, ExecStatusType, PGconn, PGresult};
 
 pub use conninfo::Conninfo;
-use conninfo::{Hosts, OptionList};
+use conninfo::OptionList;
+use snowflake_core::duration::rounded;
+use snowflake_core::id::Millis;
 use wait::{Ended, Ready, Waiter, Wanted};
 
 /// The longest result, and the longest text of libpq's. Copies are in memory that is not
@@ -49,9 +51,9 @@ const ANSWER_MAX: usize = 16 << 20;
 pub enum LibpqError {
     /// The text is neither a conninfo nor a URL.
     Conninfo,
-    /// libpq's message on why it could not connect.
+    /// Why it could not connect, in libpq's words: for each host that was tried.
     Connect(String),
-    /// No answer came in time: to the connection or to the statement.
+    /// No answer to the statement came in time.
     TimedOut(Duration),
     /// The other server refused the statement. The connection can be used further.
     Statement(SqlError),
@@ -77,7 +79,7 @@ impl fmt::Display for LibpqError {
         match self {
             Self::Conninfo => f.write_str("neither a libpq conninfo nor a URL"),
             Self::Connect(message) | Self::Lost(message) => f.write_str(message),
-            Self::TimedOut(time) => write!(f, "no answer within {} ms", time.as_millis()),
+            Self::TimedOut(time) => write!(f, "no answer within {}", shown(*time)),
             Self::Statement(refusal) => f.write_str(&refusal.message),
             Self::Ended => f.write_str("the wait was ended"),
         }
@@ -156,35 +158,50 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Connects. If the server has several hosts, each that is tried gets an equal share
-    /// of the time that is left, so that one which does not answer leaves time for the
-    /// next.
+    /// Connects to the first host that accepts it.
     pub fn open(
         server: &Conninfo,
         timeout: Duration,
         waiter: &mut dyn Waiter,
     ) -> Result<Self, LibpqError> {
         let until = Instant::now() + timeout;
-        let mut left: Option<Hosts> = None;
-        loop {
-            let mut connection = Self::start(server, left.as_ref())?;
-            let mut hosts = left.unwrap_or_else(|| connection.hosts());
-            let now = Instant::now();
-            let share = until.saturating_duration_since(now) / hosts.count();
-            if let Ready::Yes = connection.poll(now + share, waiter)? {
-                return Ok(connection);
+        let hosts = hosts(server)?;
+        let mut failed = Vec::new();
+        for (host, left) in hosts.iter().zip((1..=hosts.len()).rev()) {
+            match Self::open_host(host, (until, left), waiter) {
+                Err(LibpqError::Connect(why)) => failed.push(why),
+                outcome => return outcome,
             }
-            hosts.remove(&connection.host(), &connection.port());
-            if hosts.count() == 0 || Instant::now() >= until {
-                return Err(LibpqError::TimedOut(timeout));
-            }
-            left = Some(hosts);
+        }
+        Err(LibpqError::Connect(failed.join("; ")))
+    }
+
+    /// Connects to one of the [`hosts`] of a server. It gets an equal share of the time that is
+    /// left for so many hosts: one that does not answer leaves time for the next.
+    pub fn open_host(
+        host: &Conninfo,
+        (until, left): (Instant, usize),
+        waiter: &mut dyn Waiter,
+    ) -> Result<Self, LibpqError> {
+        let mut connection = Self::start(host)?;
+        if connection.is_bad() {
+            return Err(LibpqError::Connect(connection.message()));
+        }
+        let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
+        let share = until.saturating_duration_since(Instant::now()) / left;
+        match connection.poll(Instant::now() + share, waiter)? {
+            Ready::Yes => Ok(connection),
+            Ready::No => Err(LibpqError::Connect(format!(
+                "connection to {} failed: no answer within {}",
+                connection.place(),
+                shown(share)
+            ))),
         }
     }
 
-    /// Begins to connect; `hosts` replaces those of the server.
-    fn start(server: &Conninfo, hosts: Option<&Hosts>) -> Result<Self, LibpqError> {
-        let options = server.options_with(hosts);
+    /// Begins to connect.
+    fn start(server: &Conninfo) -> Result<Self, LibpqError> {
+        let options = server.all_options();
         let pointers = |texts: &mut dyn Iterator<Item = &CString>| -> Vec<*const c_char> {
             let pointers = texts.map(|text| text.as_ptr());
             pointers.chain([ptr::null()]).collect()
@@ -207,9 +224,6 @@ impl Connection {
         unsafe {
             let has_warned = connection.has_warned.as_ptr();
             pq_sys::PQsetNoticeReceiver(raw.as_ptr(), Some(notice), has_warned.cast());
-        }
-        if connection.is_bad() {
-            return Err(LibpqError::Connect(connection.message()));
         }
         Ok(connection)
     }
@@ -421,13 +435,39 @@ impl Connection {
         unsafe { text(pq_sys::PQport(self.raw.as_ptr())) }
     }
 
-    /// All hosts that libpq tries, also those from a service file and the environment.
-    fn hosts(&self) -> Hosts {
-        // SAFETY: a connection; the list is freed by its owner.
-        Hosts::new(&OptionList(unsafe {
-            pq_sys::PQconninfo(self.raw.as_ptr())
-        }))
+    /// The host in use, as libpq's messages name it.
+    pub fn place(&self) -> String {
+        let (host, port) = (self.host(), self.port());
+        if host.starts_with(['/', '@']) {
+            return format!("server on socket \"{host}/.s.PGSQL.{port}\"");
+        }
+        format!("server at \"{host}\", port {port}")
     }
+}
+
+/// The hosts of a server, in their order, each as a server of its own; also those that a service
+/// file or the environment names.
+///
+/// # Errors
+/// What libpq finds wrong with the options.
+pub fn hosts(server: &Conninfo) -> Result<Vec<Conninfo>, LibpqError> {
+    // libpq connects to nobody, since it refuses this value, the last of what it checks that
+    // counts here.
+    let refused = "target_session_attrs";
+    let asked = Connection::start(&server.clone().with([(refused, "none")])?)?;
+    let message = asked.message();
+    if !message.contains(refused) {
+        return Err(LibpqError::Connect(message));
+    }
+    // SAFETY: a connection; the list is freed by its owner.
+    let options = OptionList(unsafe { pq_sys::PQconninfo(asked.raw.as_ptr()) });
+    Ok(server.of_each_host(&options))
+}
+
+/// A duration for people, in tenths of a second: what is left of a time-out is a little less.
+fn shown(time: Duration) -> String {
+    let tenths = i64::try_from((time.as_millis() + 50) / 100).unwrap_or(i64::MAX);
+    rounded(Millis::new(100).times(tenths.max(1)))
 }
 
 impl fmt::Debug for Connection {

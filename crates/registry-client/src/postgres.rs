@@ -1,13 +1,24 @@
 //! The way to a registry in PostgreSQL: one connection, by libpq.
+//!
+//! If the setting names several hosts, they are those of one registry, of which one takes writes.
+//! One host after the other is asked, until one has an answer that counts: a primary of before,
+//! which serves nobody, captures no server. Then that host is asked first. [`watch`] looks at the
+//! others.
+
+#[cfg(test)]
+mod tests;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::libpq::wait::{Stop, Thread, Waiter};
-use crate::libpq::{Connection, Conninfo, LibpqError};
+use crate::libpq::{Connection, Conninfo, LibpqError, hosts};
 use crate::wire::{self, MessageError};
-use snowflake_core::lease::{Reply, Request};
+use snowflake_core::lease::{Answer, RegistryError, Reply, Request};
+use watch::Watch;
+pub use watch::{Finding, Found};
 
 /// Sets what the registry's functions need, whatever the role or the database has set, and
 /// looks for the extension. A statement ends on the other server when this one no longer
@@ -79,15 +90,21 @@ fn server(registry: &str) -> Result<Conninfo, LibpqError> {
     Conninfo::parse(registry)?.with([("target_session_attrs", "read-write")])
 }
 
-/// A registry in PostgreSQL.
+/// A registry in PostgreSQL: see the head of the file.
 pub struct PostgresRegistry {
     server: Result<Conninfo, LibpqError>,
     pool: String,
     stop: Stop,
-    session: Option<Connection>,
+    /// The hosts, as of the latest connection.
+    hosts: Vec<Conninfo>,
+    /// The place of the host that is asked first.
+    first: usize,
+    /// The connection to that host.
+    session: Option<There>,
     /// When this server's postmaster started.
     started: i64,
     here: Arc<AtomicBool>,
+    watch: Watch,
 }
 
 /// Why a registry in PostgreSQL has not replied.
@@ -109,6 +126,49 @@ impl From<LibpqError> for PostgresError {
     }
 }
 
+/// What a host has said to a request.
+#[derive(Debug)]
+pub struct Said {
+    /// The host, as libpq's messages name it; empty if a message of libpq's names it, or if none
+    /// was asked.
+    pub host: String,
+    pub reply: Result<Reply, PostgresError>,
+}
+
+impl Said {
+    fn nothing(why: impl Into<PostgresError>) -> Self {
+        Self {
+            host: String::new(),
+            reply: Err(why.into()),
+        }
+    }
+
+    /// How much it says: 4 if no other host is asked. What a host has stored for a request that
+    /// it has answered with less is nothing.
+    ///
+    /// A server that remembers a registry asks another one where this one fails, for an older one
+    /// stops then. A server that remembers none does not: it could get a worker ID from an old
+    /// one. Only a database without the extension is no registry.
+    const fn weight(&self, remembers: bool) -> u8 {
+        match &self.reply {
+            Ok(Reply {
+                answer: Answer::Refused(RegistryError::Stopped(_)),
+                ..
+            }) => 3,
+            Ok(Reply {
+                answer: Answer::Refused(RegistryError::Foreign),
+                ..
+            }) => 2,
+            Err(PostgresError::NoExtension) => 1,
+            Err(
+                PostgresError::ForeignFunction | PostgresError::Libpq(LibpqError::Statement(_)),
+            ) if remembers => 1,
+            Err(PostgresError::Libpq(LibpqError::Connect(_))) => 0,
+            _ => 4,
+        }
+    }
+}
+
 impl PostgresRegistry {
     /// `registry` is a conninfo or a URL; `here` tells then whether the latest connection
     /// was to this server itself, whose postmaster started at `started`.
@@ -123,57 +183,122 @@ impl PostgresRegistry {
             server: server(registry),
             pool,
             stop,
+            hosts: Vec::new(),
+            first: 0,
             session: None,
             started,
             here,
+            watch: Watch::default(),
         }
     }
 
-    /// The reply to a request. Takes no longer, but for a look-up of a host name.
-    pub fn ask(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresError> {
-        let is_old = self.session.is_some();
-        match self.ask_once(request, until) {
+    /// What became of a request, and what hosts have said whose answer does not count. Takes no
+    /// longer, but for a look-up of a host name.
+    pub fn ask(&mut self, request: &Request, until: Instant) -> (Said, Vec<Said>) {
+        if let Some(newer) = self.watch.newer() {
+            (self.first, self.session) = (newer, None);
+        }
+        let remembers = request.memory.is_some();
+        if self.session.is_none() {
+            match self.server.as_ref().map_err(Clone::clone).and_then(hosts) {
+                Ok(hosts) => self.hosts = hosts,
+                Err(why) => return (Said::nothing(why), Vec::new()),
+            }
+            if self.has_several_hosts() && !remembers {
+                let waiter = &mut Thread(&self.stop);
+                self.first = watch::newest(&self.hosts, &self.pool, request, until, waiter);
+            }
+        }
+        let count = self.hosts.len();
+        let (first, mut all) = (self.first, Vec::new());
+        for turn in 0..count {
+            self.first = (first + turn) % count;
+            let said = self.ask_first((until, count - turn), request);
+            let counts = said.weight(remembers) == 4;
+            if counts {
+                self.watch_others(&said, request, until);
+            } else {
+                self.session = None;
+            }
+            // One that hangs is not asked first again.
+            if let Err(PostgresError::Libpq(LibpqError::TimedOut(_))) = said.reply {
+                self.first += 1;
+            }
+            all.push(said);
+            if counts {
+                break;
+            }
+        }
+        let weights = all.iter().map(|said| said.weight(remembers)).enumerate();
+        let best = weights.max_by_key(|(_, weight)| *weight);
+        let best = best.map_or(0, |(at, _)| at);
+        (all.remove(best), all)
+    }
+
+    pub const fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
+    /// What was found at other hosts since the last call.
+    pub fn findings(&mut self) -> Vec<Finding> {
+        self.watch.findings()
+    }
+
+    /// Looks at the other hosts now and then, if this one has replied.
+    fn watch_others(&mut self, said: &Said, request: &Request, until: Instant) {
+        if let (Ok(reply), Some(there)) = (&said.reply, &self.session)
+            && self.has_several_hosts()
+        {
+            let used = (self.first, said.host.clone(), there.started);
+            let request = Request {
+                memory: Some(reply.memory),
+                ..request.clone()
+            };
+            let look = watch::Look {
+                hosts: self.hosts.clone(),
+                used,
+                pool: self.pool.clone(),
+                request,
+                stop: self.stop.clone(),
+            };
+            self.watch.start(look, until);
+        }
+    }
+
+    /// Asks the host that is first.
+    fn ask_first(&mut self, share: (Instant, usize), request: &Request) -> Said {
+        if let Some(session) = self.session.take() {
+            let said = self.ask_in(session, request, share.0);
             // A connection that was made for an earlier request may be gone since long.
             // A request may be sent twice.
-            Err(PostgresError::Libpq(LibpqError::Lost(_))) if is_old => {
-                self.ask_once(request, until)
+            if !matches!(said.reply, Err(PostgresError::Libpq(LibpqError::Lost(_)))) {
+                return said;
             }
-            outcome => outcome,
+        }
+        let Some(host) = self.hosts.get(self.first) else {
+            return Said::nothing(LibpqError::Conninfo);
+        };
+        match There::of_host(host, share, &mut Thread(&self.stop)) {
+            Ok(there) => {
+                let is_here = there.started == Some(self.started);
+                self.here.store(is_here, Ordering::Relaxed);
+                self.ask_in(there, request, share.0)
+            }
+            Err((host, why)) => Said {
+                host,
+                reply: Err(why),
+            },
         }
     }
 
-    fn ask_once(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresError> {
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.connect(until)?,
-        };
-        let request = wire::encode(request);
-        let mut waiter = Thread(&self.stop);
-        let answer = call(
-            &mut session,
-            LEASE,
-            [&self.pool, &request],
-            until,
-            &mut waiter,
-        );
-        let has_warned = session.has_warned();
-        if session.is_usable() {
+    /// Asks, and keeps the connection if it can be used further.
+    fn ask_in(&mut self, mut session: There, request: &Request, until: Instant) -> Said {
+        let reply = session.ask(&self.pool, request, until, &mut Thread(&self.stop));
+        let host = session.connection.place();
+        if session.connection.is_usable() {
             self.session = Some(session);
         }
-        let text = answer?.ok_or(PostgresError::ForeignFunction)?;
-        // The wait for a synchronous standby was ended: the reply could be lost.
-        if has_warned {
-            return Err(PostgresError::NotDurable);
-        }
-        wire::decode(&text).map_err(PostgresError::Unreadable)
-    }
-
-    fn connect(&self, until: Instant) -> Result<Connection, PostgresError> {
-        let server = self.server.as_ref().map_err(Clone::clone)?;
-        let there = connect(server, until, &mut Thread(&self.stop))?;
-        let is_here = there.started == Some(self.started);
-        self.here.store(is_here, Ordering::Relaxed);
-        Ok(there.connection)
+        Said { host, reply }
     }
 }
 
@@ -185,37 +310,89 @@ struct There {
     database: String,
 }
 
-fn connect(
-    server: &Conninfo,
-    until: Instant,
-    waiter: &mut dyn Waiter,
-) -> Result<There, PostgresError> {
-    let left = || until.saturating_duration_since(Instant::now());
-    let mut connection = Connection::open(server, left(), waiter)?;
-    let rows = connection.query(SET_UP, &[], left(), waiter)?;
-    rows.first_value().ok_or(PostgresError::NoExtension)?;
-    let row = rows.rows.first();
-    let started = row.and_then(|row| row.get(1)?.as_deref()?.parse().ok());
-    let database = row.and_then(|row| row.last()?.clone());
-    Ok(There {
-        connection,
-        started,
-        database: database.unwrap_or_default(),
-    })
-}
+impl There {
+    /// Connects to the first host that will do.
+    fn of(
+        server: &Conninfo,
+        until: Instant,
+        waiter: &mut dyn Waiter,
+    ) -> Result<Self, PostgresError> {
+        let left = until.saturating_duration_since(Instant::now());
+        Self::set_up(Connection::open(server, left, waiter)?, until, waiter)
+    }
 
-/// What a function of the registry returns; `None` if it returns nothing, or is not the
-/// extension's.
-fn call(
-    connection: &mut Connection,
-    statement: &str,
-    parameters: [&str; 2],
-    until: Instant,
-    waiter: &mut dyn Waiter,
-) -> Result<Option<String>, LibpqError> {
-    let left = until.saturating_duration_since(Instant::now());
-    let rows = connection.query(statement, &parameters.map(Some), left, waiter)?;
-    Ok(rows.first_value().map(str::to_string))
+    /// Connects to one host, in its share of the time; or else names it.
+    fn of_host(
+        host: &Conninfo,
+        share: (Instant, usize),
+        waiter: &mut dyn Waiter,
+    ) -> Result<Self, (String, PostgresError)> {
+        let connection = Connection::open_host(host, share, waiter);
+        let connection = connection.map_err(|why| (String::new(), why.into()))?;
+        let place = connection.place();
+        let left = u32::try_from(share.1).unwrap_or(u32::MAX).max(1);
+        let now = Instant::now();
+        let until = now + share.0.saturating_duration_since(now) / left;
+        Self::set_up(connection, until, waiter).map_err(|why| match why {
+            PostgresError::Libpq(late @ LibpqError::TimedOut(_)) => {
+                let why = LibpqError::Connect(format!("connection to {place} failed: {late}"));
+                (String::new(), why.into())
+            }
+            why => (place, why),
+        })
+    }
+
+    fn set_up(
+        mut connection: Connection,
+        until: Instant,
+        waiter: &mut dyn Waiter,
+    ) -> Result<Self, PostgresError> {
+        let left = until.saturating_duration_since(Instant::now());
+        let rows = connection.query(SET_UP, &[], left, waiter)?;
+        rows.first_value().ok_or(PostgresError::NoExtension)?;
+        let row = rows.rows.first();
+        let started = row.and_then(|row| row.get(1)?.as_deref()?.parse().ok());
+        let database = row.and_then(|row| row.last()?.clone());
+        Ok(Self {
+            connection,
+            started,
+            database: database.unwrap_or_default(),
+        })
+    }
+
+    fn ask(
+        &mut self,
+        pool: &str,
+        request: &Request,
+        until: Instant,
+        waiter: &mut dyn Waiter,
+    ) -> Result<Reply, PostgresError> {
+        let request = wire::encode(request);
+        let text = self.call(LEASE, [pool, &request], until, waiter)?;
+        let text = text.ok_or(PostgresError::ForeignFunction)?;
+        // The wait for a synchronous standby was ended: the reply could be lost.
+        if self.connection.has_warned() {
+            return Err(PostgresError::NotDurable);
+        }
+        wire::decode(&text).map_err(PostgresError::Unreadable)
+    }
+
+    /// What a function of the registry returns; `None` if it returns nothing, or is not the
+    /// extension's.
+    fn call(
+        &mut self,
+        statement: &str,
+        parameters: [&str; 2],
+        until: Instant,
+        waiter: &mut dyn Waiter,
+    ) -> Result<Option<String>, LibpqError> {
+        let left = until.saturating_duration_since(Instant::now());
+        let parameters = parameters.map(Some);
+        let rows = self
+            .connection
+            .query(statement, &parameters, left, waiter)?;
+        Ok(rows.first_value().map(str::to_string))
+    }
 }
 
 /// Whether a conninfo or a URL leads to this database of the server whose postmaster started at
@@ -229,7 +406,7 @@ pub fn is_database(
     until: Instant,
     waiter: &mut dyn Waiter,
 ) -> Result<bool, PostgresError> {
-    match connect(&server(registry)?, until, waiter) {
+    match There::of(&server(registry)?, until, waiter) {
         Ok(there) => Ok(there.started == Some(started) && there.database == database),
         Err(PostgresError::NoExtension) => Ok(false),
         Err(error) => Err(error),
@@ -245,12 +422,27 @@ pub fn read_stored(
     until: Instant,
     waiter: &mut dyn Waiter,
 ) -> Result<Option<String>, PostgresError> {
-    let mut there = connect(&server(registry)?, until, waiter)?;
-    Ok(call(
-        &mut there.connection,
-        READ,
-        ["", "{}"],
-        until,
-        waiter,
-    )?)
+    read_host(&server(registry)?, until, waiter)
+}
+
+/// What the registry at one of its hosts has stored, be it one that takes writes or not.
+///
+/// # Errors
+/// As [`read_stored`].
+pub fn read_any(
+    host: &Conninfo,
+    until: Instant,
+    waiter: &mut dyn Waiter,
+) -> Result<Option<String>, PostgresError> {
+    let any = host.clone().with([("target_session_attrs", "any")])?;
+    read_host(&any, until, waiter)
+}
+
+fn read_host(
+    host: &Conninfo,
+    until: Instant,
+    waiter: &mut dyn Waiter,
+) -> Result<Option<String>, PostgresError> {
+    let mut there = There::of(host, until, waiter)?;
+    Ok(there.call(READ, ["", "{}"], until, waiter)?)
 }

@@ -21,7 +21,7 @@ use crate::etcd::host::{EtcdError, EtcdRegistry};
 use crate::etcd::url::{self, Url};
 use crate::libpq::wait::Stop;
 use crate::mailbox::{self, Bell, Worker};
-use crate::postgres::{PostgresError, PostgresRegistry};
+use crate::postgres::{Finding, PostgresError, PostgresRegistry, Said};
 use snowflake_core::lease::{Reply, Request};
 
 /// A request of the keeper.
@@ -35,7 +35,32 @@ struct Job {
 pub struct RequestOutcome {
     /// The number of the request.
     pub number: u64,
+    pub heard: Heard,
+}
+
+/// What was heard of the registry.
+pub struct Heard {
     pub reply: Result<Reply, RequestError>,
+    /// The host that has said so; empty if that is not known, or in etcd.
+    pub host: String,
+    /// The registry has several hosts.
+    pub has_several_hosts: bool,
+    /// Hosts whose answer does not count.
+    pub others: Vec<Said>,
+    /// Other hosts that take writes, too.
+    pub findings: Vec<Finding>,
+}
+
+impl From<Result<Reply, RequestError>> for Heard {
+    fn from(reply: Result<Reply, RequestError>) -> Self {
+        Self {
+            reply,
+            host: String::new(),
+            has_several_hosts: false,
+            others: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
 }
 
 /// Why there is no reply.
@@ -48,22 +73,30 @@ pub enum RequestError {
 }
 
 /// Carries a request to a registry, until an instant at most.
-type Way = Box<dyn FnMut(&Request, Instant) -> Result<Reply, RequestError>>;
+type Way = Box<dyn FnMut(&Request, Instant) -> Heard>;
 
 /// The way to the registry of a setting.
 fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, started: i64) -> Way {
     if !url::is_etcd(registry) {
         let mut registry = PostgresRegistry::new(registry, pool, stop.clone(), here, started);
         return Box::new(move |request, until| {
-            registry.ask(request, until).map_err(RequestError::Postgres)
+            let (said, others) = registry.ask(request, until);
+            Heard {
+                reply: said.reply.map_err(RequestError::Postgres),
+                host: said.host,
+                has_several_hosts: registry.has_several_hosts(),
+                others,
+                findings: registry.findings(),
+            }
         });
     }
     here.store(false, Ordering::Relaxed);
     match Url::parse(registry).map(EtcdRegistry::new) {
         Ok(mut host) => Box::new(move |request, until| {
-            host.ask(&pool, request, until).map_err(RequestError::Etcd)
+            let reply = host.ask(&pool, request, until);
+            reply.map_err(RequestError::Etcd).into()
         }),
-        Err(why) => Box::new(move |_, _| Err(RequestError::Url(why.clone()))),
+        Err(why) => Box::new(move |_, _| Err(RequestError::Url(why.clone())).into()),
     }
 }
 
@@ -119,9 +152,9 @@ impl RegistryClient {
             let _alive = alive;
             let mut ask = way_to(&registry, pool, worker.stop(), here, started);
             while let Some(job) = worker.next() {
-                let reply = ask(&job.request, Instant::now() + job.timeout);
+                let heard = ask(&job.request, Instant::now() + job.timeout);
                 let number = job.number;
-                worker.reply(RequestOutcome { number, reply });
+                worker.reply(RequestOutcome { number, heard });
             }
         })?;
         Ok(Self(client))

@@ -156,7 +156,7 @@ my $session = session($b);
 $etcd->kill_members(0);
 wait_until('IDs stop at the bound', sub {
 	my ($code, $text) = error_in($session, 'SELECT snowflake_nextval()');
-	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/has not renewed the lease of this server.*There is trouble since/s, 'why') });
+	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/has not renewed the lease of this server.*The registry has been unreachable since/s, 'why') });
 like(worker($b, 'last_error'), qr/^Could not ask etcd: 127\.0\.0\.1:\d+: .*refused.*\.$/, 'the view says why');
 $etcd->start_member(0);
 wait_until('IDs resume by themselves', sub { error_in($session, 'SELECT snowflake_nextval()') eq '' });

@@ -22,10 +22,13 @@ $registry->safe_psql('postgres', q{SELECT snowflake_create_pool('servers', int8r
 # The keeper waits for a reply for up to 5 s, since the lease is long.
 $registry->safe_psql('postgres', q{SELECT snowflake_create_pool('queue', int8range(100, 108))});
 
+$registry->safe_psql('postgres', q{SELECT snowflake_create_pool('short', int8range(200, 201), lease => '1 s', hold => '1 s', max_ahead => '1 s')});
+
 # The proxy. While the first file exists, requests for generators go nowhere, and while the
-# second one does, no reply comes. The connections stay open.
+# second one does, no reply comes; while the third one does, all that comes is late. The
+# connections stay open.
 my $folder = PostgreSQL::Test::Utils::tempdir_short();
-my ($port, $hangs, $is_deaf) = ($registry->port, "$folder/hangs", "$folder/is_deaf");
+my ($port, $hangs, $is_deaf, $is_slow) = ($registry->port, "$folder/hangs", "$folder/is_deaf", "$folder/is_slow");
 my $listener = IO::Socket::UNIX->new(Local => "$folder/.s.PGSQL.$port", Listen => 20) or die "proxy: $!";
 
 # Passes on what clients and the registry send, until somebody kills the process.
@@ -62,6 +65,7 @@ sub pass_on
 			}
 			elsif (!-e $is_deaf)
 			{
+				sleep 0.2 if -e $is_slow;
 				syswrite $to, $bytes;
 			}
 		}
@@ -114,12 +118,12 @@ while (time - $from < 10)
 }
 my ($code, $text) = error_in($other, q{SELECT snowflake_nextval('second')});
 is($code, '55000', 'a request of a generator hangs');
-like($text, qr/generator second has no worker ID\n.*The registry has given it none from pool "queue"\..*did not answer in time/s, 'the error says so');
+like($text, qr/generator second has no worker ID\n.*The registry has given it none from pool "queue"\..*did not answer within 5 s\./s, 'the error says so');
 is($lapses, 0, "the server's bound was never past, in $samples looks");
 cmp_ok(scalar(keys %bounds), '>=', 4, 'the server renews its lease meanwhile');
 is(in_log($node, qr/could not renew worker ID 0\n/), 0, 'without trouble');
 ok(ids($node, 5), 'it issues IDs');
-is(in_log($node, qr/WARNING:  snowflake_id: could not acquire a worker ID from pool "queue" for generator second of database "postgres"\n.*DETAIL:  .*did not answer in time/), 1, 'the log tells of the generator, once');
+is(in_log($node, qr/WARNING:  snowflake_id: could not acquire a worker ID from pool "queue" for generator second of database "postgres"\n.*DETAIL:  .*did not answer within 5 s\./), 1, 'the log tells of the generator, once');
 
 unlink $hangs;
 ok(wait_until('the generator has a worker ID', sub {
@@ -144,7 +148,27 @@ ok(wait_until('it renews', sub { $worker->(qq{bound > '$bound'}) eq 't' }), 'the
 is($worker->('token'), $token, 'it has the same lease');
 is(in_log($node, qr/was copied while it ran/), 0, 'and is no copy of the keeper before');
 is(in_log($node, qr/acquired worker ID 0/), 1, 'which has acquired it');
+# How long a server waits is told, and where that comes from.
+append_to_file($is_deaf, '');
+ok(wait_until('no reply', sub {
+	$worker->('last_error') =~ /^The server on socket "\Q$folder\E\/\.s\.PGSQL\.$port" did not answer within 1 s, a third of the lease of pool "servers"\.$/ }), 'the view says for how long the server has waited');
+unlink $is_deaf;
+wait_until('it is over', sub { $worker->('last_error') eq '' });
 $_->quit for $session, $other, $at_registry;
 $node->stop;
 is(in_log($node, qr/returned worker ID 0 to pool "servers"/), 1, 'all is returned');
+
+# Replies are late, and the lease is short.
+append_to_file($is_slow, '');
+my $hasty = new_node('hasty', '');
+$hasty->append_conf('postgresql.conf', "snowflake_id.registry = 'host=$folder port=$port dbname=postgres'\nsnowflake_id.pool = 'short'");
+$hasty->start;
+my $holds = sub { $hasty->safe_psql('postgres', 'SELECT bound > clock_timestamp() FROM snowflake_worker') eq 't' };
+$hasty->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+ok(wait_until('a lease', $holds), 'a server gets a lease of a second by replies that are late');
+$registry->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'snowflake_id'});
+sleep 1.5;
+ok(wait_until('a renewal', $holds), 'it renews, also by another connection');
+is(in_log($hasty, qr/did not answer|no answer within/), 0, 'and waits for long enough') || diag(slurp_file($hasty->logfile));
+$hasty->stop;
 done_testing();

@@ -199,7 +199,7 @@ $admin->quit;
 $registry->stop;
 wait_until('IDs stop at the bound', sub {
 	my ($code, $text) = error_in($session, 'SELECT snowflake_nextval()');
-	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/has not renewed the lease of this server.*There is trouble since/s, 'why') });
+	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/has not renewed the lease of this server.*The registry has been unreachable since/s, 'why') });
 like(worker($b, 'last_error'), qr/^Could not connect: .*\.$/, 'the view says why');
 is(in_log($b, qr/WARNING:  snowflake_id: could not renew worker ID 2\n/), 1, 'the log says so once');
 # A role that does not see the view does not see the registry's address either.
@@ -207,7 +207,7 @@ $b->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 my $nobody = session($b, 'nobody');
 ($code, $text) = error_in($nobody, 'SELECT snowflake_nextval()');
 is($code, '55000', 'others have no IDs either');
-like($text, qr/There is trouble since \d{4}-.*The registry cannot be asked; members of pg_monitor see why/, 'and are told less');
+like($text, qr/The registry has been unreachable since \d{4}-.*The registry cannot be asked; members of pg_monitor see why/, 'and are told less');
 $nobody->quit;
 $registry->start;
 $admin = session($registry);

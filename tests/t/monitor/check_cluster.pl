@@ -161,7 +161,7 @@ my $asked = "ARRAY['$nobody[0]', '$nobody[1]', 'twin']";
 my @lines = split /\n/, findings($asked, '*');
 is(@lines, 3, 'findings about servers that do not answer, and about the others');
 like($lines[0], qr/^error\|server cannot be reached\|host=127\.0\.0\.1 port=$dead\|\|.*Connection refused/, 'a server that is not there');
-like($lines[1], qr/^error\|server cannot be reached\|host=127\.0\.0\.1 port=\d+ dbname=d\|\|no answer within 5000 ms\|/, 'a server that says nothing');
+like($lines[1], qr/^error\|server cannot be reached\|host=127\.0\.0\.1 port=\d+ dbname=d\|\|connection to server at "127\.0\.0\.1", port \d+ failed: no answer within 5 s\|/, 'a server that says nothing');
 like($lines[2], qr/^error\|generator issues no IDs\|twin\|/, 'the server after them');
 unlike("@lines", qr/hunter2/, 'no password is shown');
 my ($code, $text) = error_of($main, "SET statement_timeout = '500ms'; SELECT * FROM snowflake_check_cluster(ARRAY['$nobody[1]'])");

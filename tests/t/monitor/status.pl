@@ -95,7 +95,7 @@ $node->psql('postgres', 'SELECT snowflake_nextval()');
 error_of($node, q{SELECT snowflake_nextval('strict_ids')});
 %row = says($node, 'the clock is set back', 'critical warning ok ok ok ok', 'generator public.strict_ids',
 	qr/^critical\|It issues no IDs because of the clock, .* for \d+ seconds? \(since .*\|Call snowflake_nextval\('public\.strict_ids'\)/);
-like($row{'generator public.snowflake_default'}, qr/^warning\|Its IDs are [45] minutes ahead of the clock: .*\|$/, 'nothing is to be done about a lead');
+like($row{'generator public.snowflake_default'}, qr/^warning\|Its IDs are [45] minutes ahead of the clock, since the clock was set back\. .*\|$/, 'nothing is to be done about a lead');
 like($row{clock}, qr/^ok\|The wall clock was set back by up to [45] minutes since .*\|$/, 'how far');
 %row = says($node, 'as a role without rights', 'warning ok ok ok ok', 'generators', qr/^ok\|0 without trouble\. 2 more/, 'nobody');
 $node->safe_psql('postgres', 'DROP SEQUENCE strict_ids');
@@ -139,7 +139,7 @@ $_->stop for $standby, $node;
 
 # A server with a lease.
 my $registry = new_node('registry', 900);
-$registry->start;
+start_with_clock($registry, 0);
 $registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
 	SELECT snowflake_create_pool('default', int8range(5, 6), lease => '6 s', hold => '1 s', max_ahead => '1 s')});
 my $leasing = new_node('leasing', '', allows_streaming => 1);
@@ -169,19 +169,49 @@ $spare->stop;
 
 $registry->stop('immediate');
 wait_until('the registry is missed', sub { my ($all, %now) = status($leasing); return $now{registry} !~ /^ok/; });
-%row = says($leasing, 'the registry is stopped', 'warning warning ok ok ok ok', 'registry',
-	qr/^warning\|The registry has granted nothing for \d seconds? \(since .*\): Could not connect: .*\|Check that the registry runs .* IDs resume by themselves\.$/);
-like($row{lease}, qr/^warning\|If the registry does not answer, (?:IDs are issued until|no more IDs are issued).*\|Do what the row "registry" says\.$/, 'IDs are issued still');
-wait_until('the lease has expired', sub { my ($all, %now) = status($leasing); return $now{lease} =~ /^critical/; });
+%row = says($leasing, 'the registry is stopped', 'critical critical ok ok ok ok', 'registry',
+	qr/^critical\|The registry has been unreachable for \d seconds? \(since .*\): Could not connect: .*\|Check that the registry runs .* IDs resume by themselves\.$/);
+like($row{lease}, qr/^critical\|(?:The registry has been unreachable for .*\. IDs continue until .*, which is in \d seconds?|If the registry does not answer, no more IDs are issued).*\|Do what the row "registry" says\.$/,
+	'IDs are issued still, for less than a minute');
+wait_until('the lease has expired', sub { my ($all, %now) = status($leasing); return $now{lease} =~ /no IDs are issued/; });
 %row = says($leasing, 'the lease has expired', 'critical critical ok ok ok', 'registry', qr/^critical\|.*: The registry cannot be asked; members of pg_monitor/, 'nobody');
 like($row{lease}, qr/^critical\|The lease could not be renewed, and no IDs are issued for \d seconds? \(since .*\|Do what the row "registry" says/, 'no IDs');
-$registry->start;
+start_with_clock($registry, 0);
 wait_until('all is well again', sub { (status($leasing))[0] eq 'ok ok ok ok ok ok' });
 $leasing->stop;
 $leasing->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $leasing->start;
 says($leasing, 'no keeper', 'critical critical critical ok ok', 'registry', qr/^critical\|The keeper does not run, .*\|.* raise max_worker_processes/);
 $leasing->stop;
+
+# A lease that lasts for longer: there is time. A young one is short, by the registry's clock.
+my $fresh = new_node('fresh', '');
+start_with_clock($fresh, 0);
+$fresh->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('long', '[8,9)', lease => '10 min', hold => '1 s', max_ahead => '0')});
+my $long = new_node('long', 3);
+$long->start;
+$long->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; SELECT snowflake_nextval()');
+$long->append_conf('postgresql.conf', sprintf "snowflake_id.registry = 'host=%s port=%d dbname=postgres'\nsnowflake_id.pool = 'long'", $fresh->host, $fresh->port);
+$long->reload;
+wait_until('the number is refused', sub { my ($all, %now) = status($long); return ($now{registry} // '') =~ /not in the pool/ });
+%row = says($long, 'a number that the pool lacks', 'warning warning ok ok ok', 'worker ID',
+	qr/^warning\|3, set on this server, and not granted by the registry from pool "long"\. From its next restart on, the server issues no IDs before it is\.\|Do what the row "registry" says\.$/);
+like($row{registry}, qr/^warning\|The registry has granted nothing for .*: Worker ID 3 is not in the pool\.\|Set a "snowflake_id\.worker_id" of the pool, or none/, 'what to do');
+like(slurp_file($long->logfile), qr/IDs are issued under worker ID 3 as without a registry; from the next restart on, none are issued until that is solved\./, 'the log says so too');
+$long->append_conf('postgresql.conf', "snowflake_id.worker_id = ''");
+$long->restart;
+wait_until('a worker ID', sub { $long->safe_psql('postgres', 'SELECT worker_id FROM snowflake_worker') eq '8' });
+set_clock($fresh, 600);
+wait_until('a lease of minutes', sub { $long->safe_psql('postgres', q{SELECT bound > clock_timestamp() + interval '5 minutes' FROM snowflake_worker}) eq 't' });
+$fresh->stop('immediate');
+# Another keeper asks at once.
+$long->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'});
+wait_until('the registry is missed', sub { my ($all, %now) = status($long); return $now{registry} =~ /unreachable/; });
+%row = says($long, 'the registry is stopped, and there is time', 'warning warning ok ok ok ok', 'lease',
+	qr/^warning\|The registry has been unreachable for \d+ seconds? \(since .*\)\. IDs continue until .*, which is in \d minutes\.\|Do what the row "registry" says\.$/);
+like($row{registry}, qr/^warning\|The registry has been unreachable for \d+ seconds? \(since .*\): Could not connect: /, 'why');
+like(slurp_file($long->logfile), qr/WARNING:  snowflake_id: could not renew worker ID 8\n.*DETAIL:  The registry is .* IDs continue until .*, which is in \d+ min/, 'the log says at once how long');
+$long->stop;
 
 # IDs that are ahead of the clock reach the end of the lease before the clock does.
 $registry->safe_psql('postgres', q{SELECT snowflake_create_pool('ahead', '[6,7)', lease => '6 s', hold => '1 s', max_ahead => '10 s')});

@@ -115,10 +115,12 @@ reads_as_owner(regclass)
 server(jsonb, bigint)
 set_default(regclass, name, regclass)
 since(timestamptz)
+small_pools()
 statistics()
 tables_of(regnamespace)
 try_generator(text, text, name, jsonb)
 undistribute(regclass, name, jsonb)
+wanted_size(bigint)
 warn_if_not_ready(regclass)
 worker_of(bigint)
 worker_of(bigint, regclass)
@@ -222,6 +224,7 @@ END
 my %function_grants;
 $function_grants{$_} = 'PUBLIC:EXECUTE' for @public, @convert, map { "_snowflake.$_" } @public_internal;
 $function_grants{$_} = '' for @nobody;
+$function_grants{$_} = 'pg_monitor:EXECUTE' for '_snowflake.ask_registry()', 'snowflake_check_registry()';
 
 my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',

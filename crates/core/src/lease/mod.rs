@@ -547,6 +547,19 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// What changes no lease, whatever a registry has stored: to renew a token that nobody has,
+    /// since counters begin with 1. The reply tells what to remember of the registry.
+    #[must_use]
+    pub const fn look() -> Self {
+        Self::Renew {
+            worker: WorkerId::NONE,
+            counter: 0,
+            bound: UnixMillis::new(0),
+            furthest: UnixMillis::new(0),
+            horizon: None,
+        }
+    }
+
     /// The token of which it is, and the bound that the node knows.
     #[must_use]
     pub const fn token(&self) -> Option<(WorkerId, u64, UnixMillis)> {
@@ -661,8 +674,10 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FloorCause {
-    /// The worker ID was used up to there, or may have been.
+    /// Another server had the worker ID, and used it up to there, or may have.
     Used,
+    /// A server of the same system identifier had it, the one that asks as a rule.
+    Own,
     /// The registry has lost grants.
     Loss,
     /// The pool is new, and its worker IDs may have been used before.

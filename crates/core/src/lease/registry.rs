@@ -1160,6 +1160,7 @@ impl Desk<'_> {
             _ if floor > used => FloorCause::Horizon,
             _ if used > stored.bound => FloorCause::Loss,
             0 => FloorCause::NewPool,
+            _ if stored.system == Some(request.asker.identity.system) => FloorCause::Own,
             _ => FloorCause::Used,
         };
         let ahead = floor.plus(first_part(pool));

@@ -36,6 +36,8 @@ mod lease_horizon;
 #[cfg(not(loom))]
 mod lease_long;
 #[cfg(not(loom))]
+mod lease_look;
+#[cfg(not(loom))]
 mod lease_losses;
 #[cfg(not(loom))]
 mod lease_queue;

@@ -110,13 +110,41 @@ impl Conninfo {
     }
 
     /// All options of a connection; of two with the same keyword the latter counts.
-    pub(super) fn options_with(&self, hosts: Option<&Hosts>) -> Vec<(CString, CString)> {
+    pub(super) fn all_options(&self) -> Vec<(CString, CString)> {
         let option = |keyword: &CStr, value: &CStr| (keyword.to_owned(), value.to_owned());
         let mut options = vec![option(c"fallback_application_name", APPLICATION_NAME)];
         options.extend(self.options.iter().cloned());
         options.push(option(c"client_encoding", c"UTF8"));
-        options.extend(hosts.into_iter().flat_map(Hosts::options));
         options
+    }
+
+    /// A server for each host that these options list; itself, if that is one. One port may be
+    /// that of all hosts.
+    pub(super) fn of_each_host(&self, all: &OptionList) -> Vec<Self> {
+        const LISTS: [&CStr; 3] = [c"host", c"hostaddr", c"port"];
+        let lists = LISTS.map(|keyword| all.values(keyword));
+        let [names, addresses, ports] = &lists;
+        let count = names.len().max(addresses.len());
+        if count < 2 {
+            return vec![self.clone()];
+        }
+        let of_host = |at: usize| {
+            let others = self.options.iter();
+            let others = others.filter(|(keyword, _)| !LISTS.contains(&keyword.as_c_str()));
+            let value = |list: &[String], at: usize| {
+                let value = list.get(at).filter(|value| !value.is_empty());
+                // The texts come from C.
+                value.and_then(|value| CString::new(value.as_str()).ok())
+            };
+            let port = if ports.len() == 1 { 0 } else { at };
+            let own = [value(names, at), value(addresses, at), value(ports, port)];
+            let own = LISTS.into_iter().zip(own);
+            let own = own.filter_map(|(keyword, value)| Some((keyword.to_owned(), value?)));
+            Self {
+                options: others.cloned().chain(own).collect(),
+            }
+        };
+        (0..count).map(of_host).collect()
     }
 }
 
@@ -207,102 +235,15 @@ impl Drop for OptionList {
     }
 }
 
-/// The hosts that are tried one after the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hosts(Vec<Address>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Address {
-    name: String,
-    address: String,
-    port: String,
-}
-
-impl Hosts {
-    /// The hosts of a connection: one, if it names none.
-    pub(super) fn new(options: &OptionList) -> Self {
-        Self::from_lists(
-            &options.values(c"host"),
-            &options.values(c"hostaddr"),
-            &options.values(c"port"),
-        )
-    }
-
-    /// One port may be that of all hosts.
-    fn from_lists(names: &[String], addresses: &[String], ports: &[String]) -> Self {
-        let item = |list: &[String], at: usize| list.get(at).cloned().unwrap_or_default();
-        let count = names.len().max(addresses.len()).max(1);
-        let host = |at| Address {
-            name: item(names, at),
-            address: item(addresses, at),
-            port: item(ports, if ports.len() == 1 { 0 } else { at }),
-        };
-        Self((0..count).map(host).collect())
-    }
-
-    pub(super) fn count(&self) -> u32 {
-        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Leaves out a host, as libpq names it: by its name or else by its address.
-    pub(super) fn remove(&mut self, name: &str, port: &str) {
-        let is_it = |host: &Address| {
-            let known = if host.name.is_empty() {
-                &host.address
-            } else {
-                &host.name
-            };
-            known == name && (host.port == port || host.port.is_empty())
-        };
-        // A host without a name has a default one.
-        let at = self.0.iter().position(is_it).unwrap_or(0);
-        if at < self.0.len() {
-            self.0.remove(at);
-        }
-    }
-
-    fn options(&self) -> impl Iterator<Item = (CString, CString)> {
-        let list = |keyword: &CStr, value: fn(&Address) -> &str| {
-            let values: Vec<&str> = self.0.iter().map(value).collect();
-            // The texts come from C.
-            let value = CString::new(values.join(",")).unwrap_or_default();
-            (keyword.to_owned(), value)
-        };
-        let has = |value: fn(&Address) -> &str| self.0.iter().any(|host| !value(host).is_empty());
-        let addresses: fn(&Address) -> &str = |host| &host.address;
-        let named = [
-            Some(list(c"host", |host| &host.name)),
-            has(addresses).then(|| list(c"hostaddr", addresses)),
-            Some(list(c"port", |host| &host.port)),
-        ];
-        named.into_iter().flatten()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn hosts(names: &str, addresses: &str, ports: &str) -> Hosts {
-        let list = |text: &str| -> Vec<String> {
-            text.split_terminator(',').map(str::to_string).collect()
-        };
-        Hosts::from_lists(&list(names), &list(addresses), &list(ports))
-    }
-
-    #[test]
-    fn a_host_that_does_not_answer_is_left_out() {
-        let mut some = hosts("a,b,a", "", "1,2,3");
-        some.remove("a", "3");
-        assert_eq!(some, hosts("a,b", "", "1,2"));
-        some.remove("a", "1");
-        assert_eq!(some, hosts("b", "", "2"));
-        some.remove("b", "2");
-        assert_eq!(some.count(), 0);
-        let mut addresses = hosts("", "1.1.1.1,2.2.2.2", "5432");
-        addresses.remove("2.2.2.2", "5432");
-        assert_eq!(addresses, hosts("", "1.1.1.1", "5432"));
-        assert_eq!(hosts("", "", "").count(), 1);
+    /// The hosts of a conninfo, as libpq lists them.
+    fn hosts(conninfo: &str) -> Vec<String> {
+        let server = Conninfo::parse(conninfo).unwrap();
+        let hosts = crate::libpq::hosts(&server).unwrap();
+        hosts.iter().map(Conninfo::describe).collect()
     }
 
     #[test]

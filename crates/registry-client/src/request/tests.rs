@@ -45,7 +45,10 @@ fn ask(registry: &str) -> (RequestError, bool) {
         bell.silence();
         if let Some(outcome) = client.take() {
             assert_eq!(outcome.number, 8);
-            return (outcome.reply.unwrap_err(), here.load(Ordering::Relaxed));
+            return (
+                outcome.heard.reply.unwrap_err(),
+                here.load(Ordering::Relaxed),
+            );
         }
         assert!(!client.has_ended());
         let mut rings = libc::pollfd {
