@@ -18,7 +18,7 @@ use Snowflake;
 my ($age, $outage, $hold) = $ENV{LONG} ? (620, 540, 30) : (70, 36, 1);
 my $patience = 30;
 my $reserve = 2;
-my $terms = "lease => '10 min', hold => '$hold s', max_ahead => '1 s'";
+my $terms = "unused => true, lease => '10 min', hold => '$hold s', max_ahead => '1 s'";
 my $short = q{lease => '3 s', hold => '1 s', max_ahead => '1 s'};
 my $registry = new_registry('registry', "'main', '[0,16)', $terms", "'one', '[20,21)', $terms", "'kept', '[22,23)', $terms",
 	"'claimed', '[40,42)', $terms", "'short', '[30,32)', $short");

@@ -1,7 +1,7 @@
-# Tests crashes of servers whose leases are long: a crash loop, a power cut of three servers whose
-# pool has four worker IDs, and servers that are lost one after the other. Nobody waits for a
-# lease to end, and nobody leads by one. LONG=1 takes the default terms and intervals, which takes
-# 25 minutes; otherwise the servers are younger.
+# Tests crashes of servers whose leases are long: a crash loop, servers that are lost one after the
+# other, and power cuts. Nobody waits for a lease to end, and nobody leads by one, unless the pool is
+# too small. LONG=1 takes the default terms and intervals, which takes 25 minutes; otherwise the
+# servers are younger.
 use strict;
 use warnings;
 use FindBin;
@@ -15,8 +15,8 @@ use Snowflake;
 
 my $patience = 30;
 my ($hold, $reserve) = $ENV{LONG} ? (30, 10) : (1, 2);
-my $terms = "hold => '$hold s'" . ($ENV{LONG} ? '' : q{, max_ahead => '1 s'});
-my $registry = new_registry('registry', "'loop', '[0,10)', $terms", "'four', '[20,24)', $terms", "'pods', '[100,140)', $terms");
+my $terms = "unused => true, hold => '$hold s'" . ($ENV{LONG} ? '' : q{, max_ahead => '1 s'});
+my $registry = new_registry('registry', "'loop', '[0,10)', $terms", "'four', '[20,24)', $terms", "'eight', '[30,38)', $terms", "'pods', '[100,140)', $terms");
 my $conninfo = conninfo($registry);
 my $template = template_of('template');
 sub leasing
@@ -27,9 +27,10 @@ sub leasing
 	return $node;
 }
 
-# Three servers, the power of which is cut later.
-my @three = map { leasing("power$_", 'four') } 1 .. 3;
-first_id($_, 'a new server') for @three;
+# Three servers of a pool that is large enough, and three of one that is too small.
+my @of_eight = map { leasing("eight$_", 'eight') } 1 .. 3;
+my @of_four = map { leasing("four$_", 'four') } 1 .. 3;
+first_id($_, 'a new server') for @of_eight, @of_four;
 my $from = time;
 
 # A server that crashes again and again.
@@ -75,16 +76,33 @@ cmp_ok((sort { $b <=> $a } @leads)[0], '<', $reserve + 1, "$count servers lost, 
 cmp_ok(scalar keys %workers, '>', 1, scalar(keys %workers) . ' worker IDs were used');
 $_->stop for $pod, @beside;
 
-# The power of all three is away for longer than patience and hold: their worker IDs are free.
+# All servers are killed, and started a minute and a half later: each has a worker ID at once. As
+# many machines lose their power, which makes others of them: those need worker IDs that nobody has.
 my $old = time - $from;
 sleep 620 - $old if $ENV{LONG} && $old < 620;
-kill_all($_) for @three;
-sleep $ENV{LONG} ? 90 : $patience + $hold + 2;
-for my $node (@three) { reboot($node); $node->start; }
-first_id($_, 'three servers of a pool of four, after a power cut', 5) for @three;
-my %has = map { take($_) => 1 } @three;
-is(scalar keys %has, 3, 'each has a worker ID of its own');
-note('they lead by ' . join ', ', map { lead($_) . ' s' } @three);
+kill_all($_) for @of_four, @of_eight;
+sleep($ENV{LONG} ? 90 : $patience + $hold + 2);
+reboot($_) for @of_eight;
+sub have_own
+{
+	my ($what, $limit, @nodes) = @_;
+	$_->start for @nodes;
+	first_id($_, $what, $limit) for @nodes;
+	my %has = map { take($_) => 1 } @nodes;
+	is(scalar keys %has, 3, "$what: each has a worker ID of its own");
+	my ($most) = sort { $b <=> $a } map { lead($_) } @nodes;
+	note("$what: they lead by $most s at most");
+	return $most;
+}
+cmp_ok(have_own('three servers of a pool of eight lose their power', 5, @of_eight), '<', $reserve + 1, 'nobody leads by a lease');
+have_own('three servers of a pool of four are killed', 5, @of_four);
+
+# The same pool of four, and a power cut: the registry has heard of nobody for as long, so it does not
+# know whether the machines were lost or itself. Who finds no worker ID waits once more.
+kill_all($_) for @of_four, @of_eight;
+sleep $patience + $hold + 2;
+reboot($_) for @of_four;
+have_own('three servers of a pool of four lose their power', $patience + $hold + 10, @of_four);
 check_all('all servers', $registry);
-$_->stop for @three;
+$_->stop for @of_four;
 done_testing();

@@ -75,7 +75,7 @@ unlink $moved->data_dir . '/postmaster.pid', "$path/postmaster.pid";
 $origin->start;
 isnt(first_id($origin, 'a copy at the path of its origin'), $own, 'the copy has another worker ID');
 $moved->start;
-is(first_id($moved, 'the origin at another path'), $own, 'the origin has its own');
+isnt(first_id($moved, 'the origin at another path'), worker($origin, 'worker_id'), 'the origin has one, too');
 start_load($_) for $origin, $moved;
 wait_for_ids($_, 'copy at the same path') for $origin, $moved, $clone;
 stop_load($_) for $origin, $moved, $clone;
@@ -119,7 +119,8 @@ stop_load($_) for $left, $right;
 $_->stop for $left, $right;
 check_all('promotions', $registry);
 
-# The registry is killed, and its standby is promoted, which has lost the last seconds.
+# The registry is killed, and its standby is promoted, which has lost the last seconds. While the
+# standby is a synchronous one, somebody cancels the waits for it: such a reply does not count.
 sub registry_fails_over
 {
 	$registry->backup('base');
@@ -134,7 +135,20 @@ sub registry_fails_over
 	$next->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
 	$next->reload;
 	wait_until('the standby receives nothing more', sub { $next->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_wal_receiver') eq '0' });
+	set_by_reload($registry, synchronous_standby_names => '*');
+	defined(my $cancels = fork) or die "fork: $!";
+	if ($cancels == 0)
+	{
+		open STDIN, '-|', 'echo', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' \watch 0.1};
+		open STDOUT, '>', '/dev/null';
+		exec 'psql', '-XAtq', $registry->connstr('postgres') or die "exec: $!";
+	}
 	$unknown->start;
+	wait_until('a reply whose wait was cancelled does not count', sub { worker($unknown, 'last_error') =~ /^The registry's server has warned that its reply may not/ });
+	is(worker($unknown, 'worker_id'), '', 'it grants nothing');
+	kill 'TERM', $cancels;
+	waitpid $cancels, 0;
+	set_by_reload($registry, synchronous_standby_names => '');
 	my $of_unknown = first_id($unknown, 'a server of which the standby does not hear');
 	start_load($unknown);
 	wait_for_ids($_, 'before the failover of the registry') for $known, $unknown;

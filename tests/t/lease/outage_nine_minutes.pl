@@ -12,7 +12,7 @@ use Time::HiRes qw(time sleep);
 use Leases;
 use Snowflake;
 
-my $registry = new_registry('registry', q{'main', '[0,16)', lease => '10 min'});
+my $registry = new_registry('registry', q{'main', '[0,16)'});
 my $conninfo = conninfo($registry);
 my $template = template_of('template');
 my @five = map { member($template, "n$_", "snowflake_id.registry = '$conninfo'", q{snowflake_id.pool = 'main'}) } 1 .. 5;

@@ -192,13 +192,15 @@ sub kill_all
 
 # Cuts the power of the machine of a server, which is to be started again. Its boot ID is that of
 # the tests' machine, so what differs is the data directory's inode: that is another server for a
-# registry, as after a boot. What the kernel keeps of the former one does not count either.
+# registry, as after a boot. What the kernel keeps of the former one does not count either. The
+# former directory stays, empty: its inode would be that of another one otherwise.
+my $boots = 0;
 sub reboot
 {
 	my ($node) = @_;
 	kill_all($node) if $node->{_pid};
 	my $folder = $node->data_dir;
-	PostgreSQL::Test::Utils::system_or_bail('sh', '-c', 'cp -a --reflink=auto "$0" "$0.new" && mv "$0" "$0.old" && mv "$0.new" "$0" && rm -rf "$0.old"', $folder);
+	PostgreSQL::Test::Utils::system_or_bail('sh', '-c', 'cp -a --reflink=auto "$0" "$0.new" && mv "$0" "$1" && mv "$0.new" "$0" && find "$1" -mindepth 1 -delete', $folder, "$folder." . ++$boots);
 	return unlink "$folder/postmaster.pid";
 }
 
