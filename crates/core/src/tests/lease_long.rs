@@ -300,10 +300,8 @@ fn a_lost_renewal_shows_a_loss() {
     world.seconds(40);
     let bound = world.row(0).bound;
     world.replace(1, How::Backup);
-    let lost = (0..2).find(|row| {
-        world.registries[0].rows()[&WorkerId::new(*row).unwrap()]
-            != *world.row(i32::try_from(*row).unwrap())
-    });
+    let lost = (0..2)
+        .find(|row| world.registries[0].rows()[&WorkerId::new(*row).unwrap()] != *world.row(*row));
     assert!(lost.is_some() && bound >= world.row(0).bound);
     world.seconds(5);
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Serial);
