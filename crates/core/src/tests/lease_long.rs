@@ -305,8 +305,17 @@ fn a_lost_renewal_shows_a_loss() {
     assert!(lost.is_some() && bound >= world.row(0).bound);
     world.seconds(5);
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Serial);
-    // Nobody makes such a bound up.
-    let mut world = self::world(8, 1);
+}
+
+/// Where a server makes its answer itself, too: nothing else tells there what was stored.
+#[test]
+fn nobody_makes_a_bound_up() {
+    a_bound_is_made_up();
+    super::lease_etcd::in_etcd(a_bound_is_made_up);
+}
+
+fn a_bound_is_made_up() {
+    let mut world = world(8, 1);
     world.seconds(40);
     world.pass(40 * SECOND);
     let mut request = world.ask(0).unwrap();
