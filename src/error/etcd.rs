@@ -60,7 +60,7 @@ pub fn problem(problem: EtcdError, pool: &str, worker: i32) -> Error {
         EtcdError::Unreachable(why) => unreachable(&format!("{why}.")),
         EtcdError::NoRegistry => super::not_ready("there is no registry under this prefix in etcd")
             .hint("snowflake_create_pool() makes one."),
-        EtcdError::NoPool => no_pool(pool),
+        EtcdError::NoPool | EtcdError::Emptied => no_pool(pool),
         EtcdError::PoolExists => {
             ERRCODE_DUPLICATE_OBJECT.error(format!("pool \"{pool}\" already exists"))
         }
@@ -108,6 +108,11 @@ pub fn sentence(problem: &EtcdError, pool: &str) -> String {
         EtcdError::NoPool => format!(
             "Pool \"{pool}\" does not exist in etcd under this prefix; snowflake_create_pool() \
              makes it."
+        ),
+        EtcdError::Emptied => format!(
+            "Nothing is stored in etcd under this prefix, though this server has asked a registry \
+             there before. If that one is gone for good, snowflake_create_pool() makes pool \
+             \"{pool}\" anew."
         ),
         EtcdError::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
         EtcdError::Format(format) => format!(

@@ -299,7 +299,11 @@ impl Lease {
         if self.node.nonce() == nonce {
             let change = hear(&mut self.node, number, outcome, &now);
             self.apply(shared, &change, outcome.as_ref().ok());
-            return None;
+            let is_reply = outcome.is_ok() && self.generator.is_none();
+            return match is_reply && self.node.has_surplus(&now) {
+                true => self.return_lead(shared),
+                false => None,
+            };
         }
         let mut candidate = self.candidate.take_if(|it| it.node.nonce() == nonce)?;
         match (hear(&mut candidate.node, number, outcome, &now), outcome) {
@@ -348,6 +352,15 @@ impl Lease {
         };
         self.apply(shared, &change, Some(reply));
         self.release(node, end, &now)
+    }
+
+    /// The server has a lead that it does not use: it returns its worker ID, and asks anew.
+    fn return_lead(&mut self, shared: &Shared) -> Option<Release> {
+        let end = self.close(shared);
+        let release = self.releases(shared, end, End::OtherRegistry).pop();
+        shared.with_lease(self.slot, |_, state| state.link = None);
+        *self = Self::new(self.slot, &self.target, shared);
+        release
     }
 
     /// Publishes what the node has come to, and tells the log.

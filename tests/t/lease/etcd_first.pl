@@ -1,6 +1,7 @@
 # Tests that servers need one line for leases from an etcd, `snowflake_id.registry`: the first
 # one that asks makes the registry, two at once make one, and a prefix that somebody has
-# deleted begins with a grace period. Under another prefix, and in another pool, nothing is made.
+# deleted begins with a grace period, and only a server that remembers no registry there makes it.
+# Under another prefix, and in another pool, nothing is made.
 use strict;
 use warnings;
 use FindBin;
@@ -17,7 +18,7 @@ plan skip_all => Etcd::missing() if Etcd::missing();
 my $etcd = Etcd->new('single', 1, prefix => '/snowflake_id');
 my $url = $etcd->url;
 my $template = template_of('template');
-my ($a, $b, $c) = map { member($template, $_, "snowflake_id.registry = '$url'") } qw(a b c);
+my ($a, $b, $c, $d) = map { member($template, $_, "snowflake_id.registry = '$url'") } qw(a b c d);
 sub pools { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT pool, worker_ids, era, grace_because FROM snowflake_pools'); }
 sub waits_for_grace { my ($node) = @_; return worker($node, 'last_error') =~ /^The registry may have lost leases \(a server has just made it, and one before it may have been deleted\)/; }
 
@@ -47,22 +48,32 @@ like($warning, qr/WARNING:  generator narrow cannot hold all worker IDs of pool 
 like($a->safe_psql('postgres', q{SELECT problem FROM snowflake_generators WHERE generator = 'narrow'::regclass}), qr/cannot hold all worker IDs/, 'the view says it afterwards');
 is((error_of($a, q{SELECT snowflake_create_generator('wide', $$layout='time:41 worker:10 sequence:12' epoch=1735689600000$$)}))[0], '', 'a field that holds them');
 
-# The prefix is deleted under load, while a server starts.
-start_load($a);
-wait_for_ids($a, 'all is well');
-is($etcd->delete_keys, 2, 'what was stored is gone');
+# The prefix is deleted under load. The holders remember their registry, and make none.
 $c->start;
-wait_until('the registry is new again', sub { waits_for_grace($c) });
-is(pools($c), 'default|[0,1024)|2|new', 'it begins as a loss');
-for my $node ($a, $b)
+first_id($c, 'a third server');
+my @holders = ($a, $b, $c);
+start_load($_) for @holders;
+wait_for_ids($_, 'all is well') for @holders;
+is($etcd->delete_keys, 3, 'what was stored is gone');
+for my $node (@holders)
+{
+	wait_until('a holder is told', sub { worker($node, 'last_error') =~ /^Nothing is stored in etcd under this prefix, though this server has asked a registry there before\./ });
+}
+is($etcd->entries('pools'), 0, 'they make no registry');
+# One that starts does.
+$d->start;
+wait_until('the registry is new again', sub { waits_for_grace($d) });
+like(pools($d), qr/^default\|\[0,1024\)\|(?:2\|new|3\|foreign)$/, 'it begins as a loss');
+for my $node (@holders)
 {
 	wait_until('the holder is told', sub { in_log($node, qr/The registry does not know what this server remembers of it/) > 0 });
 }
-$c->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
-first_id($c, 'the prefix was deleted');
-wait_for_ids($a, 'the prefix was deleted');
-take($b);
-stop_load($a);
+is(pools($d), 'default|[0,1024)|3|foreign', 'they have shown that there was another registry');
+$d->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
+first_id($d, 'the prefix was deleted');
+wait_for_ids($_, 'the prefix was deleted') for @holders;
+take($d);
+stop_load($_) for @holders;
 check_all('the prefix was deleted', $etcd);
 
 # What only an administrator makes.
@@ -76,8 +87,8 @@ for my $case ([ $other, 'default' ], [ $mine, 'mine' ])
 	$node->stop;
 }
 is(join(' ', keys %{ { $etcd->entries('pools') } }), 'default', 'no other pool was made');
-is(pools($c) =~ s/\|[^|]*$//r, 'default|[0,1024)|2', 'and no other registry');
-$_->stop for $a, $b, $c;
+is(pools($d) =~ s/\|[^|]*$//r, 'default|[0,1024)|3', 'and no other registry');
+$_->stop for $a, $b, $c, $d;
 # Nor where there is any other key: somebody has deleted a part.
 $etcd->delete_keys;
 $etcd->etcdctl('put', '/snowflake_id/servers/left', '{}');

@@ -154,9 +154,12 @@ sub row { my ($self, $id) = @_; my %rows = $self->entries('workers/default'); re
 sub bounds
 {
 	my ($self) = @_;
-	my %rows = $self->entries('workers');
-	return join "\n", $self->{lost} || (), map { sprintf '%d|%d', m{/(\d+)$}, decode_json($rows{$_})->{bound} } sort keys %rows;
+	my @entries = map { [ $self->entries($_) ] } qw(workers renewals);
+	return join "\n", $self->{lost} || (), map { bounds_of(@$_) } @entries;
 }
+
+# The bounds of rows, or of renewals: a row has the bound of its grant, until it is written again.
+sub bounds_of { my (%entries) = @_; return map { sprintf '%d|%d', m{/(\d+)$}, decode_json($entries{$_})->{bound} } sort keys %entries; }
 
 # The URL of the registry.
 sub url
@@ -196,10 +199,10 @@ sub delete_keys
 	my ($self) = @_;
 	my $deleted = $self->call('/v3/kv/deleterange', { key => encode_base64("$self->{prefix}/", ''), range_end => encode_base64("$self->{prefix}0", ''),
 		prev_kv => JSON::PP::true });
-	my %rows = map { my ($name, $value) = map { decode_base64($_) } @$_{qw(key value)}; $name =~ m{/workers/.*/(\d+)$} ? ($1 => decode_json($value)) : () }
-	  @{ $deleted->{prev_kvs} // [] };
-	$self->{lost} = join "\n", $self->{lost} || (), map { sprintf '%d|%d', $_, $rows{$_}{bound} } sort keys %rows;
-	return scalar keys %rows;
+	my %entries = map { decode_base64($_->{key}) => decode_base64($_->{value}) } @{ $deleted->{prev_kvs} // [] };
+	my @parts = map { my $part = $_; [ grep { m{/$part/} } sort keys %entries ] } qw(workers renewals);
+	$self->{lost} = join "\n", $self->{lost} || (), map { bounds_of(map { $_ => $entries{$_} } @$_) } @parts;
+	return scalar @{ $parts[0] };
 }
 
 # Puts a snapshot in the place of the only member's data, under the same names.

@@ -1,9 +1,22 @@
 //! A registry in etcd: what the rules of [`registry`] mean where the store ends leases by
 //! itself, and the server that asks is the host of the protocol.
 //!
-//! The server reads state, pool and rows, calls [`answer`], and writes back what has
-//! changed in one transaction, which etcd refuses if anything that was read has changed.
-//! Then the server reads again.
+//! The server reads, calls [`answer`], and writes back what has changed in one transaction,
+//! which etcd refuses if anything has changed on which the answer depends. Then the server reads
+//! again.
+//!
+//! # What a renewal reads and writes
+//!
+//! Nearly all requests are renewals. A renewal that changes neither the state nor more of its row
+//! and server than a few numbers writes these, and nothing else: one small key, the
+//! [`Renewal`] of its worker ID. It reads no row and no server of others: see [`only_row`]. Two
+//! such renewals of different worker IDs do not exclude each other. All else writes row and server
+//! whole, and removes the renewal, since [`Renewal::row`] and [`Renewal::server`] are in what is
+//! written. What changes the state or a server writes the state, and so excludes everything.
+//!
+//! A transaction that writes the state may depend on the horizon, the least report of the servers,
+//! and renewals raise reports. So it depends on one server with the least report, see [`holding`]:
+//! as long as that one has not renewed, the least report is what was read.
 //!
 //! # Whose clock counts
 //!
@@ -32,7 +45,7 @@
 //! | what happens | what shows it |
 //! |---|---|
 //! | a new cluster with the content of another one | its cluster ID: [`Origin::system`] |
-//! | a snapshot that is restored, under the same names too | [`Position`] goes back: raft's log begins anew |
+//! | a snapshot that is restored, under the same names too | [`Position`] goes back, or comes closer to the revision: raft's log begins anew, and the revision does not |
 //! | a member's disk that is set back, under a cluster of one | the first server that knows better, as in [`super`] |
 //! | an empty cluster, a prefix that was deleted | a registry that a server makes begins as a loss; servers know the era of the other one if an administrator makes a new one |
 //! | a new leader, members that crash or freeze | nothing is lost, so nothing is shown |
@@ -56,12 +69,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::cluster_horizon::{Changes, Reports, Server, Servers};
+use super::cluster_horizon::{Reports, Server, Servers};
 use super::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use super::seal::SealKey;
-use super::state::{RegistryInput, State};
+use super::state::{DAY, RegistryInput, State};
 use super::{
-    Answer, Ask, Cause, Origin, Pool, RegistryMillis, Reply, Request, Role, Row, ServerKey,
+    Answer, Ask, Cause, Nonce, Origin, Pool, RegistryMillis, Reply, Request, Role, Row, ServerKey,
 };
 
 /// The pool of servers whose settings name no other one.
@@ -96,6 +109,106 @@ pub struct StoredPool {
     pub pool: Pool,
 }
 
+/// A server that counts, and the namespace of its worker ID.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StoredServer {
+    pub namespace: String,
+    #[serde(flatten)]
+    pub server: Server,
+}
+
+/// What the latest renewal has changed of its row, and of the server that has it. Row and server
+/// were not written since.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Renewal {
+    /// The incarnation that has renewed. It tells whether the server is meant, of which there is
+    /// a later one perhaps.
+    pub nonce: Nonce,
+    pub number: u64,
+    pub clock: UnixMillis,
+    pub bound: UnixMillis,
+    pub heard: RegistryMillis,
+    pub leased_until: RegistryMillis,
+    pub era: u64,
+    /// [`Server::until`]; `None` if the renewal does not change the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<RegistryMillis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<UnixMillis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<RegistryMillis>,
+}
+
+impl Renewal {
+    fn of(row: &Row, server: Option<&Server>) -> Self {
+        Self {
+            nonce: row.nonce,
+            number: row.number,
+            clock: row.clock,
+            bound: row.bound,
+            heard: row.heard,
+            leased_until: row.leased_until,
+            era: row.era,
+            until: server.map(|server| server.until),
+            horizon: server.and_then(|server| server.horizon),
+            reported: server.and_then(|server| server.reported),
+        }
+    }
+
+    /// The row of this worker ID, as the renewal has left it.
+    #[must_use]
+    pub fn row(&self, row: Row) -> Row {
+        Row {
+            renewed: true,
+            number: self.number,
+            clock: self.clock,
+            bound: self.bound,
+            heard: self.heard,
+            leased_until: self.leased_until,
+            era: self.era,
+            ..row
+        }
+    }
+
+    /// A server whose worker ID is this one, as the renewal has left it.
+    #[must_use]
+    pub fn server(&self, server: Server) -> Server {
+        match self.until {
+            Some(until) if server.nonce == self.nonce => Server {
+                until,
+                horizon: self.horizon,
+                reported: self.reported,
+                ..server
+            },
+            _ => server,
+        }
+    }
+
+    /// What has been changed of a row and of a server, if it is no more than this.
+    fn small(
+        (was, row): (&Row, &Row),
+        server: Option<&(ServerKey, Option<StoredServer>)>,
+        found: &EtcdRows,
+        namespace: &str,
+    ) -> Option<Self> {
+        let server = match server {
+            None => None,
+            Some((identity, Some(server))) => {
+                let mut servers = found.servers.iter();
+                let known = servers.find(|known| known.server.holder.identity == *identity);
+                Some((known?, server))
+            }
+            Some((_, None)) => return None,
+        };
+        let renewal = Self::of(row, server.map(|(_, server)| &server.server));
+        let is_all = server.is_none_or(|(known, server)| {
+            let is_this = server.server.worker == row.worker && known.namespace == namespace;
+            is_this && renewal.server(known.server.clone()) == server.server
+        });
+        (is_all && renewal.row(was.clone()) == *row).then_some(renewal)
+    }
+}
+
 /// What a server finds around it when it has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdInput {
@@ -103,15 +216,33 @@ pub struct EtcdInput {
     pub now: RegistryMillis,
     /// The ID of the cluster.
     pub cluster: u64,
+    /// The revision that was read.
+    pub revision: u64,
+    /// The revision at which the state was stored; 0 if there is none.
+    pub stored_at: u64,
     /// Where raft is, asked of that member after it has answered.
     pub position: Position,
     pub random: u128,
 }
 
 impl EtcdInput {
+    /// Whether raft's log has begun anew since the state was stored.
+    ///
+    /// The log may have come further since than it was then: what is stored of renewals has no
+    /// position. But each revision is an entry of the log. So the log is ahead of the revision by
+    /// as much as then, or more. The position was asked before the state was stored, and is
+    /// asked now after the reading, so what is compared errs on the side of no loss.
+    fn is_behind(&self, stored: &Stored) -> bool {
+        let was = stored.position;
+        let ahead =
+            |position: Position, revision| i128::from(position.index) - i128::from(revision);
+        self.position.is_behind(was)
+            || ahead(self.position, self.revision) < ahead(was, self.stored_at)
+    }
+
     /// The input for what is stored; for a new registry `None`.
     pub fn registry_input(&self, stored: Option<&Stored>) -> RegistryInput {
-        let is_behind = stored.is_some_and(|stored| self.position.is_behind(stored.position));
+        let is_behind = stored.is_some_and(|stored| self.is_behind(stored));
         let start = stored.map_or(0, |stored| stored.state.start);
         let clean_since = stored.map_or(0, |stored| stored.state.clean_since);
         RegistryInput {
@@ -175,71 +306,153 @@ pub fn first(
     Some((etcd_input.stored(state), pool))
 }
 
-/// Which rows have to be read for a request: one, or all of all namespaces, of which a
-/// grant tells what the server's system has reached.
+/// The only worker ID of which a row is read for a request, with the server that asks; `None` if
+/// all rows and servers of all namespaces are read. See [`Outcome::stands`].
 #[must_use]
 pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
-    ask.worker()
+    match ask {
+        Ask::Renew { worker, .. } => Some(*worker),
+        Ask::Acquire { .. } | Ask::Release { .. } => None,
+    }
 }
 
-/// The rows that were read.
+/// The rows and servers that were read, as their renewals have left them.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdRows {
     /// The rows of the pool's namespace.
     pub rows: Vec<Row>,
-    /// All rows were read.
+    /// All rows and servers were read.
     pub is_all: bool,
     /// The rows of other namespaces.
     pub elsewhere: Vec<Row>,
     /// The worker IDs of the pool's namespace whose keys have not gone.
     pub live: BTreeSet<WorkerId>,
-    /// All servers of the registry.
-    pub servers: Vec<Server>,
+    /// The servers of the registry.
+    pub servers: Vec<StoredServer>,
+    /// What is kept of what a system has reached, by its identifier.
+    pub reached: BTreeMap<u64, UnixMillis>,
 }
 
-/// What follows from a request.
-#[derive(Clone, Debug)]
+/// What follows from a request: all of it is to be stored before the reply counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub reply: Reply,
-    /// To be stored before the reply counts, with the changes.
-    pub state: State,
-    pub changes: Changes,
+    /// The state, unless it stays as it was.
+    pub state: Option<State>,
+    pub row: Option<Row>,
+    /// A server; `None` in it: the server goes.
+    pub server: Option<(ServerKey, Option<StoredServer>)>,
+    /// To be stored in place of row and server.
+    pub renewal: Option<Renewal>,
+    /// A server whose report lies in the renewal that goes when the row is written.
+    pub kept: Option<StoredServer>,
+    /// What a system has reached whose row is another one's now.
+    pub reached: Option<(u64, UnixMillis)>,
+}
+
+impl Outcome {
+    /// Whether the outcome would be the same if all had been read, and not [`only_row`].
+    #[must_use]
+    pub fn stands(&self, request: &Request, input: &EtcdInput) -> bool {
+        // Who else is that late decides how far the bound may be.
+        let is_late = |instant: UnixMillis| instant >= input.now.plus(DAY).as_nodes_clock();
+        let furthest = match request.ask {
+            Ask::Renew { furthest, .. } => furthest,
+            Ask::Acquire { .. } | Ask::Release { .. } => request.clock,
+        };
+        let is_plain = match self.reply.answer {
+            Answer::Renewed { .. } => self.renewal.is_some() || self.row.is_none(),
+            Answer::Ignored => self.row.is_none(),
+            _ => false,
+        };
+        is_plain && self.state.is_none() && !is_late(request.clock) && !is_late(furthest)
+    }
 }
 
 /// Answers a request.
 #[must_use]
 pub fn answer(
     stored: &Stored,
-    pool: &Pool,
+    pool: &StoredPool,
     found: &EtcdRows,
     request: &Request,
     etcd_input: &EtcdInput,
 ) -> Outcome {
+    let (namespace, pool) = (&pool.namespace, &pool.pool);
     let input = etcd_input.registry_input(Some(stored));
     let run = |era: Option<u64>| {
         let mut state = stored.state.clone();
         let mut table = Table::new(pool, found, input.now, era);
         let (reply, changes) = registry::handle(&mut state, pool, &mut table, request, &input);
-        Outcome {
-            reply,
-            state,
-            changes,
-        }
+        (state, reply, changes)
     };
-    let mut outcome = run(etcd_input.era(stored));
+    let mut answered = run(etcd_input.era(stored));
     // A loss that only this request has shown: see the head of the file.
-    if outcome.state.era != stored.state.era {
-        outcome = run(None);
+    if answered.0.era != stored.state.era {
+        answered = run(None);
     }
+    let (state, reply, changes) = answered;
+    let is_changed = changes.state;
+    let is_grant = matches!(reply.answer, Answer::Granted(_));
+    let server = changes.server.map(|(identity, server)| {
+        let server = server.map(|server| {
+            let mut servers = found.servers.iter().filter(|_| !is_grant);
+            let known = servers.find(|known| known.server.nonce == server.nonce);
+            let namespace = known.map_or(namespace, |known| &known.namespace).clone();
+            StoredServer { namespace, server }
+        });
+        (identity, server)
+    });
+    let mut row = changes.row;
+    let was = row.as_ref().and_then(|row| {
+        let mut rows = found.rows.iter();
+        rows.find(|was| was.worker == row.worker)
+    });
     // A row whose lease continues is stored as it was: what [`seen`] has made of it would
     // look like a renewal after a loss.
-    if let Some(row) = &mut outcome.changes.row {
-        let was = found.rows.iter().find(|was| was.worker == row.worker);
-        if let (EtcdKey::Stays, Some(was)) = (key_of(row, &outcome.reply), was) {
-            row.leased_until = was.leased_until;
-        }
+    if let (Some(row), Some(was)) = (&mut row, was)
+        && key_of(row, &reply) == EtcdKey::Stays
+    {
+        row.leased_until = was.leased_until;
     }
-    outcome
+    let renewal = match (&reply.answer, &row, was) {
+        (Answer::Renewed { .. }, Some(row), Some(was)) if !is_changed => {
+            Renewal::small((was, row), server.as_ref(), found, namespace)
+        }
+        _ => None,
+    };
+    let changed = server.as_ref().map(|(identity, _)| *identity);
+    let kept = was.and_then(|was| kept(found, namespace, was));
+    let kept = kept
+        .filter(|kept| Some(kept.server.holder.identity) != changed)
+        .cloned();
+    let is_stored = is_changed || (renewal.is_none() && server.is_some());
+    Outcome {
+        reply,
+        state: is_stored.then_some(state),
+        row,
+        server,
+        renewal,
+        kept,
+        reached: changes.reached,
+    }
+}
+
+/// The server of whose report the renewal of this row tells, if there is one.
+#[must_use]
+pub fn kept<'a>(found: &'a EtcdRows, namespace: &str, was: &Row) -> Option<&'a StoredServer> {
+    found.servers.iter().find(|it| {
+        let is_here = it.namespace == namespace && it.server.worker == was.worker;
+        is_here && it.server.nonce == was.nonce
+    })
+}
+
+/// A server with the least report, or one without: see the head of the file. `None`: there is none
+/// that counts.
+#[must_use]
+pub fn holding(servers: &[StoredServer]) -> Option<&StoredServer> {
+    let counting = servers.iter().filter(|it| it.server.dropped.is_none());
+    counting.min_by_key(|stored| stored.server.horizon)
 }
 
 /// What becomes of the key of a worker ID when its row is stored.
@@ -288,7 +501,8 @@ pub struct Table<'a> {
     rows: BTreeMap<WorkerId, Row>,
     elsewhere: &'a [Row],
     is_all: bool,
-    servers: &'a [Server],
+    servers: &'a [StoredServer],
+    reached: &'a BTreeMap<u64, UnixMillis>,
 }
 
 impl<'a> Table<'a> {
@@ -305,6 +519,7 @@ impl<'a> Table<'a> {
             elsewhere: &found.elsewhere,
             is_all: found.is_all,
             servers: &found.servers,
+            reached: &found.reached,
         }
     }
 
@@ -335,24 +550,21 @@ impl<'a> Table<'a> {
 
 impl Servers for Table<'_> {
     fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        let mut servers = self.servers.iter();
+        let mut servers = self.servers.iter().map(|stored| &stored.server);
         let found = servers.find(|server| server.holder.identity == *identity);
         found.cloned()
     }
 
     fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
-        let servers = self.servers.iter();
+        let servers = self.servers.iter().map(|stored| &stored.server);
         Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
     }
 
     fn count(&mut self, role: &Role) -> (usize, usize) {
-        let counting = self
-            .servers
-            .iter()
-            .filter(|server| server.dropped.is_none());
-        let of_role = counting
-            .clone()
-            .filter(|server| server.holder.identity.role == *role);
+        let servers = self.servers.iter().map(|stored| &stored.server);
+        let counting = servers.filter(|server| server.dropped.is_none());
+        let of_role = counting.clone();
+        let of_role = of_role.filter(|server| server.holder.identity.role == *role);
         (of_role.count(), counting.count())
     }
 }
@@ -383,13 +595,9 @@ impl Rows for Table<'_> {
 
     fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let unused = match with_unused {
-            true => self
-                .pool
-                .ordinary()
-                .saturating_sub(number(self.ordinary().count())),
-            false => 0,
-        };
+        let granted = number(self.ordinary().count());
+        let unused = self.pool.ordinary().saturating_sub(granted);
+        let unused = if with_unused { unused } else { 0 };
         number(self.free(free).count()).saturating_add(unused)
     }
 
@@ -413,6 +621,7 @@ impl Rows for Table<'_> {
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
         let rows = self.rows.values().chain(self.elsewhere);
         let rows = rows.filter(|row| row.holder.identity.system == system);
-        rows.map(|row| row.bound).max()
+        let kept = self.reached.get(&system).copied();
+        rows.map(|row| row.bound).max().max(kept)
     }
 }

@@ -236,6 +236,8 @@ pub struct Node {
     holds: bool,
     terms: Option<Terms>,
     sent: Option<Sent>,
+    /// Since when the bound leads by more than anything explains.
+    surplus: Option<BootNanos>,
     /// When to ask next.
     due: Option<BootNanos>,
     /// When to ask next if somebody needs more.
@@ -266,6 +268,7 @@ impl Node {
             holds: false,
             terms: None,
             sent: None,
+            surplus: None,
             due: None,
             soonest: None,
             pause: LEAST_PAUSE,
@@ -368,6 +371,24 @@ impl Node {
     /// No session still waits for a later bound.
     pub const fn need_no_more(&mut self) {
         self.needed = None;
+    }
+
+    /// Whether the server has a lead that it does not use, for longer than a hold: its clock was
+    /// wrong. The next holder would begin there. So the host closes, returns the worker ID with its
+    /// true end, and continues with a new node, a new nonce and a later start. Called at each
+    /// renewal.
+    pub fn has_surplus(&mut self, now: &NodeInput) -> bool {
+        let (Some(right), Some(terms)) = (self.right.filter(|_| self.holds), &self.terms) else {
+            return false;
+        };
+        let used = now.clock.max(now.furthest).max(right.not_before);
+        let most = terms.lease.plus(terms.hold).plus(terms.max_ahead);
+        if right.not_after <= used.plus(most) {
+            self.surplus = None;
+            return false;
+        }
+        let since = *self.surplus.get_or_insert(now.boot);
+        now.boot > after(since, terms.hold)
     }
 
     /// What to do now.

@@ -502,6 +502,13 @@ impl World {
         {
             host.told_of.push(contender.by.clone());
         }
+        let is_renewed = matches!(reply.answer, Answer::Renewed { .. });
+        if is_renewed && host.node.has_surplus(&node_input) {
+            self.say(|| format!("server {server} returns its lead"));
+            self.stop(server);
+            self.start(server);
+            return;
+        }
         let name = match change {
             Change::Nothing => return,
             Change::Acquired { .. } => {

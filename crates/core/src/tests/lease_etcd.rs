@@ -6,7 +6,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
+use super::super::lease::cluster_horizon::{Changes, Server};
 use super::super::lease::seal::SealKey;
+use super::super::lease::state::State;
 use super::super::lease::{
     Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, Reply, Request, Row, etcd,
 };
@@ -32,8 +34,12 @@ pub struct Etcd {
     pub keys: BTreeMap<WorkerId, i64>,
     /// Raft's index now.
     index: u64,
-    /// Raft's index when the state was stored last.
-    stored: u64,
+    /// The revision now.
+    revision: u64,
+    /// Raft's index and the revision when the state was stored last.
+    stored: (u64, u64),
+    /// So many renewals wrote no more than one small key.
+    pub small: u64,
 }
 
 impl Etcd {
@@ -41,8 +47,10 @@ impl Etcd {
     pub fn of_new_world() -> Option<Self> {
         IN_ETCD.get().then(|| Self {
             keys: BTreeMap::new(),
-            index: 1,
-            stored: 1,
+            index: 2,
+            revision: 1,
+            stored: (2, 1),
+            small: 0,
         })
     }
 
@@ -74,28 +82,47 @@ impl Registry {
         let position = |index| etcd::Position { term: 1, index };
         let stored = etcd::Stored {
             state: state.clone(),
-            position: position(etcd.stored),
+            position: position(etcd.stored.0),
         };
         let etcd_input = etcd::EtcdInput {
             now: input.now,
             cluster: input.origin.system,
+            revision: etcd.revision,
+            stored_at: etcd.stored.1,
             position: position(etcd.index),
             random: input.random,
         };
-        let only = etcd::only_row(&request.ask);
-        let rows = table.rows.values();
-        let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
-        let found = etcd::EtcdRows {
-            rows: rows.cloned().collect(),
-            is_all: only.is_none(),
-            elsewhere: Vec::new(),
-            live: etcd.keys.keys().copied().collect(),
-            servers: table.servers.values().cloned().collect(),
+        let pool = etcd::StoredPool {
+            namespace: NAMESPACE.to_string(),
+            pool: table.pool.clone(),
         };
-        let outcome = etcd::answer(&stored, &table.pool, &found, request, &etcd_input);
-        *state = outcome.state;
-        (etcd.stored, etcd.index) = (etcd.index, etcd.index + 1);
-        if let Some(row) = &outcome.changes.row {
+        let found = |only: Option<WorkerId>, is_all: bool| {
+            let rows = table.rows.values();
+            let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
+            let servers = table.servers.values();
+            let asker = request.asker.identity;
+            let servers = servers.filter(|it| only.is_none() || it.holder.identity == asker);
+            etcd::EtcdRows {
+                rows: rows.cloned().collect(),
+                is_all,
+                elsewhere: Vec::new(),
+                live: etcd.keys.keys().copied().collect(),
+                servers: servers.cloned().map(here).collect(),
+                reached: table.reached.clone(),
+            }
+        };
+        let answer = |found| etcd::answer(&stored, &pool, &found, request, &etcd_input);
+        let own = etcd::only_row(&request.ask).map(|only| answer(found(Some(only), false)));
+        let outcome = match own.filter(|own| own.stands(request, &etcd_input)) {
+            Some(own) => {
+                // What others have does not change it.
+                assert_eq!(own, answer(found(None, false)), "of {request:?}");
+                own
+            }
+            None => answer(found(None, true)),
+        };
+        (etcd.index, etcd.revision) = (etcd.index + 1, etcd.revision + 1);
+        if let Some(row) = &outcome.row {
             match etcd::key_of(row, &outcome.reply) {
                 etcd::EtcdKey::Stays => {}
                 etcd::EtcdKey::Goes => drop(etcd.keys.remove(&row.worker)),
@@ -105,9 +132,39 @@ impl Registry {
                 }
             }
         }
-        table.store(outcome.changes);
+        if let (Some(renewal), Some(row)) = (&outcome.renewal, &outcome.row) {
+            etcd.small += 1;
+            // Row and server are what a reader makes of the renewal.
+            let was = table.rows[&row.worker].clone();
+            assert_eq!(renewal.row(was), *row);
+            if let Some((identity, server)) = &outcome.server {
+                let was = table.servers[&identity.text()].clone();
+                let server = server.as_ref().map(|stored| &stored.server);
+                assert_eq!(Some(&renewal.server(was)), server);
+            }
+        }
+        if let Some(stored) = outcome.state {
+            *state = stored;
+            etcd.stored = (etcd.index - 1, etcd.revision);
+        }
+        table.store(Changes {
+            reached: outcome.reached,
+            state: false,
+            row: outcome.row,
+            server: outcome
+                .server
+                .map(|(identity, server)| (identity, server.map(|it| it.server))),
+        });
         Some(outcome.reply)
     }
+}
+
+const NAMESPACE: &str = "n";
+
+/// A server whose worker ID is of the pool's namespace.
+fn here(server: Server) -> etcd::StoredServer {
+    let namespace = NAMESPACE.to_string();
+    etcd::StoredServer { namespace, server }
 }
 
 macro_rules! searches {
@@ -150,6 +207,13 @@ claims! {
     leased a_server_that_leases_is_told_who_claims_its_worker_id;
     contends_not a_server_that_leases_contends_with_nobody;
     reached a_grant_tells_what_the_system_has_reached;
+}
+
+/// What is stored of the server that has a worker ID.
+fn server_of(world: &mut World, worker: u32) -> Server {
+    let servers = &world.newest().disk.1.servers;
+    let server = servers.values().find(|it| it.worker.get() == worker);
+    server.unwrap().clone()
 }
 
 fn world(pool: i64, servers: usize) -> World {
@@ -325,6 +389,8 @@ fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
     let etcd_input = etcd::EtcdInput {
         now: input.now,
         cluster: input.origin.system,
+        revision: 1,
+        stored_at: 1,
         position,
         random: 1,
     };
@@ -332,6 +398,10 @@ fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
     let mut other = row.clone();
     other.holder.identity.system += 1;
     other.bound = ahead.plus(table.pool.lease);
+    let pool = etcd::StoredPool {
+        namespace: NAMESPACE.to_string(),
+        pool: table.pool,
+    };
     let elsewhere = vec![
         other,
         Row {
@@ -343,13 +413,13 @@ fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
         elsewhere,
         ..etcd::EtcdRows::default()
     };
-    let outcome = etcd::answer(&stored, &table.pool, &found, &request, &etcd_input);
+    let outcome = etcd::answer(&stored, &pool, &found, &request, &etcd_input);
     let Answer::Granted(grant) = outcome.reply.answer else {
         panic!("{:?}", outcome.reply.answer)
     };
     assert!(grant.floor < ahead);
     assert_eq!((grant.worker.get(), grant.reached), (0, ahead));
-    assert!(outcome.changes.row.is_some());
+    assert!(outcome.row.is_some());
 }
 
 /// What servers of a new cluster find.
@@ -357,6 +427,8 @@ fn new_etcd(now: i64, random: u128) -> etcd::EtcdInput {
     etcd::EtcdInput {
         now: RegistryMillis::new(now),
         cluster: 1,
+        revision: 1,
+        stored_at: 0,
         position: etcd::Position { term: 1, index: 1 },
         random,
     }
@@ -461,5 +533,97 @@ fn no_loss_is_seen_where_none_is() {
     world.seconds(20);
     let state = &world.newest().disk.0;
     assert!(state.loss.is_none() && state.stopped.is_none());
+    // Nearly all requests were renewals of which no more than that was stored.
+    let etcd = world.newest().etcd.clone().unwrap();
+    let stored = etcd.revision - 1;
+    assert!(etcd.small > 10 && stored - etcd.small < 5, "{etcd:?}");
     world.check();
+}
+
+/// What a renewal stores has no position in raft's log. Still a snapshot shows that is restored
+/// long after the state was stored, when the new log has come further than the old one was then.
+#[test]
+fn a_log_that_begins_anew_shows_by_the_revision() {
+    let found = |index, revision| etcd::EtcdInput {
+        position: etcd::Position { term: 2, index },
+        revision,
+        stored_at: 11,
+        ..new_etcd(EPOCH, 1)
+    };
+    let input = found(12, 10).registry_input(None);
+    let state = State::new(&input, SealKey::new([1; 32]));
+    let stored = found(12, 10).stored(state);
+    let is_loss = |input: etcd::EtcdInput| input.era(&stored).is_none();
+    // The state itself was stored as revision 11, and the log was further by one or more.
+    assert!(!is_loss(found(12, 11)));
+    // A thousand renewals, each with entries of the log that store nothing.
+    for (index, revision) in [(1012, 1011), (1500, 1011), (3012, 1011)] {
+        assert!(!is_loss(found(index, revision)), "{index}");
+    }
+    // The log has begun anew after that, and has already come as far as when the state was stored.
+    for index in [4, 12, 500, 1011] {
+        assert!(is_loss(found(index, 1011)), "{index}");
+    }
+}
+
+/// Another server takes the row of one whose report lies in the renewal: the report is kept.
+#[test]
+fn a_report_outlives_the_renewal_that_has_it() {
+    let mut world = one_of_two();
+    world.seconds(3);
+    let mut server = server_of(&mut world, 0);
+    server.horizon = Some(UnixMillis::new(world.now));
+    let horizon = server.horizon;
+    let (state, table) = world.newest().disk.clone();
+    let row = world.row(0).clone();
+    let mut elsewhere = here(server.clone());
+    elsewhere.namespace = "other".to_string();
+    elsewhere.server.holder.identity.inode += 1;
+    let mut later = here(server.clone());
+    later.server.nonce.0 += 1;
+    later.server.holder.identity.inode += 2;
+    let found = etcd::EtcdRows {
+        rows: vec![row.clone()],
+        // Nobody is said to have been silent.
+        is_all: false,
+        servers: vec![elsewhere, later, here(server)],
+        ..etcd::EtcdRows::default()
+    };
+    let pool = etcd::StoredPool {
+        namespace: NAMESPACE.to_string(),
+        pool: table.pool,
+    };
+    world.pass(40 * SECOND);
+    let request = world.ask(1).unwrap();
+    let stored = etcd::Stored {
+        state,
+        position: etcd::Position { term: 1, index: 1 },
+    };
+    let outcome = etcd::answer(&stored, &pool, &found, &request, &new_etcd(world.now, 1));
+    let taken = outcome.row.unwrap();
+    assert_ne!(taken.nonce, row.nonce, "{:?}", outcome.reply.answer);
+    let kept = outcome.kept.unwrap().server;
+    assert_eq!((kept.nonce, kept.horizon), (row.nonce, horizon));
+}
+
+/// The server whose renewal a change of the state waits for.
+#[test]
+fn the_horizon_is_held_by_the_least_report() {
+    let mut world = world(3, 3);
+    world.seconds(5);
+    let servers = (0..3).map(|worker| here(server_of(&mut world, worker)));
+    let mut servers: Vec<_> = servers.collect();
+    for (server, report) in servers.iter_mut().zip([3, 1, 2]) {
+        server.server.horizon = Some(UnixMillis::new(report));
+    }
+    let holding = |servers: &[etcd::StoredServer]| {
+        etcd::holding(servers).map(|stored| stored.server.worker.get())
+    };
+    let second = servers[1].server.worker.get();
+    assert_eq!(holding(&servers), Some(second));
+    servers[1].server.dropped = Some(RegistryMillis::new(1));
+    assert_eq!(holding(&servers), Some(servers[2].server.worker.get()));
+    servers[0].server.horizon = None;
+    assert_eq!(holding(&servers), Some(servers[0].server.worker.get()));
+    assert_eq!(holding(&[]), None);
 }

@@ -458,6 +458,33 @@ fn a_clock_that_goes_back_at_a_loss_does_not_measure_it() {
     );
 }
 
+/// A server whose clock was 50 minutes ahead for a while returns what it does not use of its bound,
+/// so that the next holder does not begin there. One that leads by what it has issued keeps it.
+#[test]
+fn a_lead_that_is_not_used_is_returned() {
+    for issues in [false, true] {
+        let mut world = world(1, 2);
+        down(&mut world, 1);
+        world.seconds(5);
+        world.servers[0].off = 3000 * SECOND;
+        for _ in 0..4 {
+            world.pass(STEP);
+            world.contact(0);
+            if issues {
+                world.issue(0);
+            }
+        }
+        world.servers[0].off = 0;
+        assert!(world.lead() > 2900);
+        world.seconds(30);
+        assert_eq!(world.lead() > 2000, issues, "{}", world.log.join("\n"));
+        let grants = world.grants;
+        world.seconds(60);
+        assert_eq!(world.grants, grants);
+        world.check();
+    }
+}
+
 /// The holder borrows and has a renewal that is lost: its bound lies a lease ahead of the loss.
 #[test]
 fn a_lost_renewal_of_an_old_lease_is_below_the_next_floor() {

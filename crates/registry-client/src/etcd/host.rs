@@ -3,42 +3,54 @@
 //!
 //! | key under the prefix | value | goes |
 //! |---|---|---|
-//! | `/state` | [`etcd::Stored`]: its version is the lock of the whole registry | never |
+//! | `/state` | [`etcd::Stored`] | never |
 //! | `/pools/NAME` | [`StoredPool`] | when the pool is dropped |
-//! | `/workers/NAMESPACE/ID` | [`Row`] | never, not even with its pool |
+//! | `/workers/NAMESPACE/ID` | [`Row`], as all but renewals have left it | never, not even with its pool |
+//! | `/renewals/NAMESPACE/ID` | [`Renewal`]: what the latest renewal has changed of row and server | when the row is written |
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
-//! | `/servers/IDENTITY` | [`Server`] | when the server no longer counts |
+//! | `/servers/IDENTITY` | [`StoredServer`] | when the server no longer counts |
+//! | `/reached/SYSTEM` | an instant that servers with this system identifier have reached under a worker ID that others have now | when a later one is written and it has passed |
 //!
-//! Each request writes the state, so of two that are answered at the same time one finds
-//! it changed, and begins anew. That also guards rows of other namespaces that were read.
-//! All reads are linearizable. A transaction whose outcome is not known is made again at
-//! the next member: the core gives the same answer to the same request.
+//! Each transaction compares the state: what writes it excludes all that was answered at the same
+//! time. Grants do; renewals do not, and each compares its own row: see [`etcd`]. What finds
+//! something changed begins anew. All reads are linearizable. A transaction whose outcome is not
+//! known is made again at the next member: the core gives the same answer to the same request.
+//!
+//! # The lease of etcd comes before the bound
+//!
+//! A renewal first keeps the lease of etcd alive, which writes nothing, and then stores the
+//! bound. If it gets no further, the worker ID stays with its holder for longer than the row says.
+//! If the lease ends before the bound is stored, its key goes, and the transaction fails, since it
+//! compares the key.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::gateway::{Gateway, GatewayError, NOT_FOUND, decoded, encoded, number};
 use super::url::Url;
 use crate::wire::{self, MessageError};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::cluster_horizon::{self, DropServerError, HorizonError, Server};
+use snowflake_core::lease::cluster_horizon::{self, DropServerError, HorizonError};
 use snowflake_core::lease::etcd::{
-    self, EtcdInput, EtcdKey, EtcdRows, Position, Stored, StoredPool, Table, key_of, only_row,
+    self, EtcdInput, EtcdKey, EtcdRows, Outcome, Position, Renewal, Stored, StoredPool,
+    StoredServer, Table, key_of, only_row,
 };
 use snowflake_core::lease::registry;
 use snowflake_core::lease::state::{RegistryInput, State};
-use snowflake_core::lease::{
-    Answer, Holder, RegistryError, RegistryMillis, Reply, Request, Row, ServerKey, seal,
-};
+use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerKey, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
-/// begin anew.
+/// begin anew, and each time for a part of twice as much. All but one of many that read at the same
+/// time have read in vain.
 const PAUSE_MAX: u64 = 16;
+const DOUBLED_MAX: u32 = 5;
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -48,6 +60,8 @@ pub enum EtcdError {
     /// The registry has nothing under the prefix.
     NoRegistry,
     NoPool,
+    /// Nothing is under the prefix, and the server that asks remembers a registry there.
+    Emptied,
     PoolExists,
     /// The pool would have the same worker IDs as this one.
     Overlaps(String),
@@ -62,6 +76,12 @@ pub enum EtcdError {
     Unreadable(String),
     /// What is stored has another format.
     Format(u64),
+}
+
+/// What a system has reached.
+#[derive(Serialize, Deserialize)]
+struct Reached {
+    instant: UnixMillis,
 }
 
 /// Why an attempt has failed.
@@ -87,9 +107,8 @@ impl From<EtcdError> for AttemptError {
     }
 }
 
-/// A key with its value.
+/// What is stored at a key.
 struct EtcdEntry {
-    key: String,
     value: String,
     /// The revision of the latest change.
     changed: u64,
@@ -99,14 +118,17 @@ struct EtcdEntry {
 
 /// What was read, at one revision.
 struct EtcdReading {
-    revision: u64,
     etcd_input: EtcdInput,
-    entries: Vec<EtcdEntry>,
+    entries: BTreeMap<String, EtcdEntry>,
 }
 
 impl EtcdReading {
+    const fn revision(&self) -> u64 {
+        self.etcd_input.revision
+    }
+
     fn entry(&self, key: &str) -> Option<&EtcdEntry> {
-        self.entries.iter().find(|entry| entry.key == key)
+        self.entries.get(key)
     }
 
     fn value<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, EtcdError> {
@@ -114,9 +136,10 @@ impl EtcdReading {
         entry.map(|entry| parsed(&entry.value)).transpose()
     }
 
-    fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a EtcdEntry> {
-        let entries = self.entries.iter();
-        entries.filter(move |entry| entry.key.starts_with(prefix))
+    /// What is stored below a prefix, with the rest of each key.
+    fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a EtcdEntry)> {
+        let entries = self.entries.range(prefix.to_string()..);
+        entries.map_while(move |(key, entry)| Some((key.strip_prefix(prefix)?, entry)))
     }
 }
 
@@ -137,11 +160,11 @@ impl EtcdChange {
         }));
     }
 
-    /// Only if nothing below the prefix was written since it was read.
-    fn unless_written(&mut self, reading: &EtcdReading, prefix: &str) {
+    /// Only if nothing from a key up to another one was written since it was read.
+    fn unless_written(&mut self, reading: &EtcdReading, from: &str, to: &str) {
         self.compare.push(json!({
-            "key": encoded(prefix), "range_end": encoded(&end_of(prefix)), "target": "MOD",
-            "result": "LESS", "mod_revision": (reading.revision + 1).to_string(),
+            "key": encoded(from), "range_end": encoded(to), "target": "MOD",
+            "result": "LESS", "mod_revision": (reading.revision() + 1).to_string(),
         }));
     }
 
@@ -174,7 +197,9 @@ impl EtcdRegistry {
         }
     }
 
-    /// Answers a request of a server, which makes the registry if it is the first one.
+    /// Answers a request of a server, which makes the registry if it is the first one, and
+    /// remembers none. What it remembers is lost if there is nothing, or its URL leads to another
+    /// etcd; the leases of its registry may still be in force.
     pub fn ask(
         &mut self,
         pool: &str,
@@ -184,7 +209,7 @@ impl EtcdRegistry {
         self.try_members(until, |host, until| {
             match host.attempt(pool, request, until) {
                 Err(AttemptError::Ended(EtcdError::NoPool)) => {
-                    host.make_first(pool, until)?;
+                    host.make_first(pool, request.memory.is_some(), until)?;
                     host.attempt(pool, request, until)
                 }
                 done => done,
@@ -192,13 +217,27 @@ impl EtcdRegistry {
         })
     }
 
-    /// Makes the registry if the prefix has no key; fails if it has, or if the settings leave
-    /// that to an administrator: see [`etcd::first`].
-    fn make_first(&mut self, pool: &str, until: Instant) -> Result<(), AttemptError> {
+    /// Makes the registry if the prefix has no key; fails if it has, without this pool, or if the
+    /// settings leave that to an administrator: see [`etcd::first`].
+    fn make_first(
+        &mut self,
+        pool: &str,
+        is_remembered: bool,
+        until: Instant,
+    ) -> Result<(), AttemptError> {
         let all = self.key("/");
         let (begin, end) = (encoded(&all), encoded(&end_of(&all)));
         let any = json!({ "key": begin, "range_end": end, "limit": "1" });
-        let reading = self.read_ranges(vec![any], until)?;
+        let pool_key = self.key(&format!("/pools/{pool}"));
+        let wanted = json!({ "key": encoded(&pool_key) });
+        let reading = self.read_ranges(vec![any, wanted], until)?;
+        if reading.entry(&pool_key).is_some() {
+            // Another server was first.
+            return Ok(());
+        }
+        if is_remembered && reading.entries.is_empty() {
+            return Err(EtcdError::Emptied.into());
+        }
         let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
         let is_default = self.gateway.url.has_default_prefix();
         let first = etcd::first(pool, is_default, &reading.etcd_input, key);
@@ -210,9 +249,8 @@ impl EtcdRegistry {
             "key": begin, "range_end": end, "target": "CREATE", "result": "EQUAL",
             "create_revision": "0",
         }));
-        let key = self.key(&format!("/pools/{}", pool.pool.name));
-        change.put(&key, &wire::encode(&pool), 0);
-        self.store(&reading, change, &stored, until)
+        change.put(&pool_key, &wire::encode(&pool), 0);
+        self.store(&reading, change, Some(&stored), until)
     }
 
     /// Makes a pool, and the registry if there is none.
@@ -229,28 +267,29 @@ impl EtcdRegistry {
             if reading.entry(&key).is_some() {
                 return Err(EtcdError::PoolExists.into());
             }
-            for entry in reading.below(&pools) {
+            for (_, entry) in reading.below(&pools) {
                 let other: StoredPool = parsed(&entry.value)?;
                 let (one, two) = (&other.pool.ids, &pool.pool.ids);
                 if other.namespace == pool.namespace && one.start < two.end && two.start < one.end {
                     return Err(EtcdError::Overlaps(other.pool.name).into());
                 }
             }
-            let registry = match stored {
-                Some(stored) => stored,
-                None => {
-                    let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
-                    reading.etcd_input.stored(State::new(&input, key))
-                }
-            };
             let mut pool = pool.clone();
             // Not earlier than what has been stored, though a clock was set back.
-            pool.pool.made = input.now.max(registry.state.top);
+            let top = stored.as_ref().map(|stored| stored.state.top);
+            pool.pool.made = top.map_or(input.now, |top| input.now.max(top));
+            let new = match stored {
+                Some(_) => None,
+                None => {
+                    let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
+                    Some(reading.etcd_input.stored(State::new(&input, key)))
+                }
+            };
             let mut change = EtcdChange::default();
             change.unless_changed(&reading, &key);
-            change.unless_written(&reading, &pools);
+            change.unless_written(&reading, &pools, &end_of(&pools));
             change.put(&key, &wire::encode(&pool), 0);
-            host.store(&reading, change, &registry, until)
+            host.store(&reading, change, new.as_ref(), until)
         })
     }
 
@@ -269,8 +308,13 @@ impl EtcdRegistry {
                 .into());
             }
             let mut change = read.change(host, None);
-            change.delete(&host.key(&format!("/pools/{pool}")));
-            host.store(&read.reading, change, &read.stored, until)
+            let (pool_key, ids) = (host.key(&format!("/pools/{pool}")), &read.pool.pool.ids);
+            for kind in ["workers", "renewals", "leases"] {
+                let place = |id| host.key(&format!("/{kind}/{}/{id:010}", read.pool.namespace));
+                change.unless_written(&read.reading, &place(ids.start), &place(ids.end));
+            }
+            change.delete(&pool_key);
+            host.store(&read.reading, change, None, until)
         })
     }
 
@@ -283,7 +327,7 @@ impl EtcdRegistry {
     ) -> Result<RegistryMillis, EtcdError> {
         self.try_members(until, |host, until| {
             let id = WorkerId::new(worker).ok_or(EtcdError::NotInPool)?;
-            let read = host.read_pool(pool, Some(id), until)?;
+            let read = host.read_pool(pool, None, until)?;
             let terms = &read.pool.pool;
             if !terms.has(id) {
                 return Err(EtcdError::NotInPool.into());
@@ -295,9 +339,10 @@ impl EtcdRegistry {
             let row = row.ok_or(EtcdError::NeverLeased)?;
             let hold = terms.hold;
             let mut change = read.change(host, Some(id));
-            change.put(&host.row_key(&read.pool, id), &wire::encode(&row), 0);
+            let kept = etcd::kept(&read.found, &read.pool.namespace, &row);
+            host.change_row(&mut change, &read, &row, kept);
             let stored = read.reading.etcd_input.stored(state);
-            host.store(&read.reading, change, &stored, until)?;
+            host.store(&read.reading, change, Some(&stored), until)?;
             Ok(if row.released {
                 row.leased_until
             } else {
@@ -311,16 +356,26 @@ impl EtcdRegistry {
     pub fn read_all(&mut self, until: Instant) -> Result<Value, EtcdError> {
         self.try_members(until, |host, until| {
             let state = host.key("/state");
-            let parts = ["/pools/", "/workers/", "/leases/", "/servers/"];
+            let parts = [
+                "/pools/",
+                "/workers/",
+                "/renewals/",
+                "/leases/",
+                "/servers/",
+            ];
             let parts = parts.map(|part| host.key(part));
-            let [pools, workers, leases, servers] = &parts;
-            let reading = host.read(&[&state], &[pools, workers, leases, servers], until)?;
+            let [pools, workers, renewals, leases, servers] = &parts;
+            let all = [pools, workers, renewals, leases, servers].map(String::as_str);
+            let reading = host.read(&[&state], &all, until)?;
             let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
-            let pools = reading.below(pools).map(|entry| parsed(&entry.value));
+            let pools = reading.below(pools).map(|(_, entry)| parsed(&entry.value));
             let pools = pools.collect::<Result<Vec<StoredPool>, _>>()?;
-            let rows = reading.below(workers).map(|entry| {
-                let row: Row = parsed(&entry.value)?;
-                let place = entry.key.strip_prefix(workers.as_str()).unwrap_or_default();
+            let rows = reading.below(workers).map(|(place, entry)| {
+                let row = renewed(
+                    &reading,
+                    parsed(&entry.value)?,
+                    &format!("{renewals}{place}"),
+                )?;
                 let namespace = place.split('/').next().unwrap_or_default();
                 let is_live = reading.entry(&format!("{leases}{place}")).is_some();
                 Ok(json!({ "namespace": namespace, "live": is_live, "row": row }))
@@ -333,7 +388,8 @@ impl EtcdRegistry {
             }
             Ok(json!({
                 "now": reading.etcd_input.now, "state": state, "pools": pools, "workers": rows,
-                "servers": servers_of(&reading, servers)?,
+                "servers": servers_of(&reading, servers, renewals)?.into_iter()
+                    .map(|stored| stored.server).collect::<Vec<_>>(),
             }))
         })
     }
@@ -345,6 +401,7 @@ impl EtcdRegistry {
     ) -> Result<Result<UnixMillis, HorizonError>, EtcdError> {
         self.try_members(until, |host, until| {
             let (reading, stored, servers) = host.read_servers(until)?;
+            let servers: Vec<_> = servers.into_iter().map(|stored| stored.server).collect();
             let input = reading.etcd_input.registry_input(Some(&stored));
             Ok(cluster_horizon::read(&stored.state, &servers, &input))
         })
@@ -357,17 +414,31 @@ impl EtcdRegistry {
         until: Instant,
     ) -> Result<Result<(), DropServerError>, EtcdError> {
         self.try_members(until, |host, until| {
-            let (reading, stored, servers) = host.read_servers(until)?;
+            let (reading, stored, found) = host.read_servers(until)?;
+            let servers: Vec<_> = found.iter().map(|stored| stored.server.clone()).collect();
             let input = reading.etcd_input.registry_input(Some(&stored));
             let mut state = stored.state;
             let server = match cluster_horizon::drop_server(&mut state, &servers, name, &input) {
                 Ok(server) => server,
                 Err(why) => return Ok(Err(why)),
             };
+            let identity = server.holder.identity;
+            let its = found
+                .iter()
+                .find(|it| it.server.holder.identity == identity);
+            let namespace = its
+                .map(|stored| stored.namespace.clone())
+                .unwrap_or_default();
             let mut change = EtcdChange::default();
-            host.change_server(&mut change, server.holder.identity, Some(server));
+            // It has not renewed, and the horizon is what was read.
+            for stored in its.into_iter().chain(etcd::holding(&found)) {
+                let (namespace, worker) = (&stored.namespace, stored.server.worker);
+                change.unless_changed(&reading, &host.id_key("renewals", namespace, worker));
+            }
+            let server = StoredServer { namespace, server };
+            host.change_server(&mut change, identity, Some(&server));
             let stored = reading.etcd_input.stored(state);
-            host.store(&reading, change, &stored, until)?;
+            host.store(&reading, change, Some(&stored), until)?;
             Ok(Ok(()))
         })
     }
@@ -376,20 +447,46 @@ impl EtcdRegistry {
     fn read_servers(
         &mut self,
         until: Instant,
-    ) -> Result<(EtcdReading, Stored, Vec<Server>), AttemptError> {
+    ) -> Result<(EtcdReading, Stored, Vec<StoredServer>), AttemptError> {
         let (key, prefix) = (self.key("/state"), self.key("/servers/"));
-        let reading = self.read(&[&key], &[&prefix], until)?;
+        let renewals = self.key("/renewals/");
+        let reading = self.read(&[&key], &[&prefix, &renewals], until)?;
         let stored: Stored = reading.value(&key)?.ok_or(EtcdError::NoRegistry)?;
-        let servers = servers_of(&reading, &prefix)?;
+        let servers = servers_of(&reading, &prefix, &renewals)?;
         Ok((reading, stored, servers))
     }
 
-    /// Guarded by the state, which every request writes.
-    fn change_server(&self, change: &mut EtcdChange, identity: ServerKey, server: Option<Server>) {
-        let key = self.key(&format!("/servers/{}", identity.text()));
+    /// The state is written with it, which guards it.
+    fn change_server(
+        &self,
+        change: &mut EtcdChange,
+        identity: ServerKey,
+        server: Option<&StoredServer>,
+    ) {
+        let key = self.server_key(identity);
         match server {
-            Some(server) => change.put(&key, &wire::encode(&server), 0),
+            Some(server) => change.put(&key, &wire::encode(server), 0),
             None => change.delete(&key),
+        }
+    }
+
+    /// Writes a row whole. What its renewal says of the row is in it, and what it says of the
+    /// server is in `kept`.
+    fn change_row(
+        &self,
+        change: &mut EtcdChange,
+        read: &EtcdRead,
+        row: &Row,
+        kept: Option<&StoredServer>,
+    ) {
+        let place = |kind| self.id_key(kind, &read.pool.namespace, row.worker);
+        change.put(&place("workers"), &wire::encode(row), 0);
+        let renewal = place("renewals");
+        if read.reading.entry(&renewal).is_some() {
+            change.delete(&renewal);
+            if let Some(kept) = kept {
+                self.change_server(change, kept.server.holder.identity, Some(kept));
+            }
         }
     }
 
@@ -407,7 +504,7 @@ impl EtcdRegistry {
             let mut state = stored.state;
             f(&mut state, &input);
             let stored = reading.etcd_input.stored(state);
-            host.store(&reading, EtcdChange::default(), &stored, until)
+            host.store(&reading, EtcdChange::default(), Some(&stored), until)
         })
     }
 
@@ -425,12 +522,16 @@ impl EtcdRegistry {
         for left in (1..=tries).rev() {
             let now = Instant::now();
             let part = now + until.saturating_duration_since(now) / left;
+            let mut tries = 0;
             let why = loop {
                 match attempt(self, part) {
                     Ok(done) => return Ok(done),
                     Err(AttemptError::Ended(problem)) => return Err(problem),
                     Err(AttemptError::Away(why)) => break why,
-                    Err(AttemptError::Again) if Instant::now() < part => thread::sleep(pause()),
+                    Err(AttemptError::Again) if Instant::now() < part => {
+                        thread::sleep(pause(tries));
+                        tries += 1;
+                    }
                     Err(AttemptError::Again) => {
                         break "others changed the registry again and again".to_string();
                     }
@@ -451,72 +552,132 @@ impl EtcdRegistry {
         request: &Request,
         until: Instant,
     ) -> Result<Reply, AttemptError> {
-        let only = only_row(&request.ask);
-        let mut read = self.read_pool(pool, only, until)?;
         let mut request = request.clone();
-        request.asker.address = self.gateway.address();
-        let mut outcome = read.answer(&request);
-        if only.is_some() && is_too_far(&outcome.reply) {
-            // Other holders may vouch for the clock.
-            read = self.read_pool(pool, None, until)?;
-            outcome = read.answer(&request);
-        }
-        let terms = &read.pool.pool;
-        let mut change = read.change(self, only);
-        if let Some(row) = &outcome.changes.row {
-            let lease_key = self.lease_key(&read.pool, row.worker);
-            match key_of(row, &outcome.reply) {
-                EtcdKey::Stays => {}
-                EtcdKey::Goes => change.delete(&lease_key),
-                EtcdKey::Lasts => {
-                    let entry = read.reading.entry(&lease_key);
-                    let token = format!("{}-{:032x}", row.counter, row.nonce.0);
-                    // The lease is kept alive if it is that of the same token.
-                    let same = entry.filter(|entry| entry.value == token);
-                    let lasts = match same {
-                        Some(entry) => self.keep_alive(entry.lease, until)?,
-                        None => false,
-                    };
-                    if !lasts {
-                        let hold = u64::try_from(terms.patience().plus(terms.hold).get());
-                        let seconds = hold.unwrap_or_default().div_ceil(1000);
-                        change.put(&lease_key, &token, self.grant_lease(seconds, until)?);
-                    }
-                }
+        let identity = request.asker.identity;
+        let mut own = only_row(&request.ask).map(|worker| (worker, identity));
+        let (read, outcome) = loop {
+            let read = self.read_pool(pool, own, until)?;
+            request.asker.address = self.gateway.address();
+            let input = &read.reading.etcd_input;
+            let outcome = etcd::answer(&read.stored, &read.pool, &read.found, &request, input);
+            if own.is_none() || outcome.stands(&request, input) {
+                break (read, outcome);
             }
-            let key = self.row_key(&read.pool, row.worker);
-            change.put(&key, &wire::encode(row), 0);
+            own = None;
+        };
+        if outcome.state.is_none() && outcome.row.is_none() {
+            return Ok(outcome.reply);
         }
-        let has_lease = change_has_lease(&outcome);
-        if let Some((identity, server)) = outcome.changes.server {
-            self.change_server(&mut change, identity, server);
+        let written = outcome.row.as_ref().map(|row| row.worker);
+        let mut change = read.change(self, written.or(request.ask.worker()));
+        let has_lease = self.change_lease(&mut change, &read, &outcome, until)?;
+        let place = |kind, worker| self.id_key(kind, &read.pool.namespace, worker);
+        match (&outcome.renewal, &outcome.row) {
+            (Some(renewal), Some(row)) => {
+                let key = place("renewals", row.worker);
+                change.put(&key, &wire::encode(renewal), 0);
+            }
+            (None, Some(row)) => self.change_row(&mut change, &read, row, outcome.kept.as_ref()),
+            (_, None) => {}
         }
-        let stored = read.reading.etcd_input.stored(outcome.state);
-        self.store(&read.reading, change, &stored, until)?;
+        if outcome.renewal.is_none()
+            && let Some((identity, server)) = &outcome.server
+        {
+            self.change_server(&mut change, *identity, server.as_ref());
+        }
+        if let Some(reached) = outcome.reached {
+            self.change_reached(&mut change, &read, reached);
+        }
+        let stored = outcome
+            .state
+            .map(|state| read.reading.etcd_input.stored(state));
+        if stored.is_some()
+            && let Some(holding) = etcd::holding(&read.found.servers)
+        {
+            let (namespace, worker) = (&holding.namespace, holding.server.worker);
+            change.unless_changed(&read.reading, &self.id_key("renewals", namespace, worker));
+        }
+        self.store(&read.reading, change, stored.as_ref(), until)?;
         if has_lease {
             self.spare = None;
         }
         Ok(outcome.reply)
     }
 
+    /// Keeps what a system has reached, and of others only what lies ahead still. The state is
+    /// written with it, which guards them.
+    fn change_reached(
+        &self,
+        change: &mut EtcdChange,
+        read: &EtcdRead,
+        (system, instant): (u64, UnixMillis),
+    ) {
+        let key = |system: &u64| self.key(&format!("/reached/{system}"));
+        let known = read.found.reached.get(&system).copied();
+        let instant = known.map_or(instant, |known| known.max(instant));
+        change.put(&key(&system), &wire::encode(&Reached { instant }), 0);
+        let now = read.reading.etcd_input.now.as_nodes_clock();
+        let kept = read.found.reached.iter();
+        for (other, _) in kept.filter(|(other, instant)| **other != system && **instant <= now) {
+            change.delete(&key(other));
+        }
+    }
+
+    /// What becomes of the key that goes with a lease of etcd. Returns whether it is to last.
+    fn change_lease(
+        &mut self,
+        change: &mut EtcdChange,
+        read: &EtcdRead,
+        outcome: &Outcome,
+        until: Instant,
+    ) -> Result<bool, AttemptError> {
+        let Some(row) = &outcome.row else {
+            return Ok(false);
+        };
+        let key = self.id_key("leases", &read.pool.namespace, row.worker);
+        match key_of(row, &outcome.reply) {
+            EtcdKey::Stays => Ok(false),
+            EtcdKey::Goes => {
+                change.delete(&key);
+                Ok(false)
+            }
+            EtcdKey::Lasts => {
+                let token = format!("{}-{:032x}", row.counter, row.nonce.0);
+                // The lease is kept alive if it is that of the same token.
+                let entry = read.reading.entry(&key);
+                let lasts = match entry.filter(|entry| entry.value == token) {
+                    Some(entry) => self.keep_alive(entry.lease, until)?,
+                    None => false,
+                };
+                if !lasts {
+                    let pool = &read.pool.pool;
+                    let hold = u64::try_from(pool.patience().plus(pool.hold).get());
+                    let seconds = hold.unwrap_or_default().div_ceil(1000);
+                    change.put(&key, &token, self.grant_lease(seconds, until)?);
+                }
+                Ok(true)
+            }
+        }
+    }
+
     fn key(&self, rest: &str) -> String {
         format!("{}{rest}", self.gateway.url.prefix)
     }
 
-    /// Worker IDs have ten digits, so that keys are in their order.
-    fn row_key(&self, pool: &StoredPool, worker: WorkerId) -> String {
-        self.key(&format!("/workers/{}/{:010}", pool.namespace, worker.get()))
+    /// The key of a kind for a worker ID. It has ten digits, so that keys are in their order.
+    fn id_key(&self, kind: &str, namespace: &str, worker: WorkerId) -> String {
+        self.key(&format!("/{kind}/{namespace}/{:010}", worker.get()))
     }
 
-    fn lease_key(&self, pool: &StoredPool, worker: WorkerId) -> String {
-        self.key(&format!("/leases/{}/{:010}", pool.namespace, worker.get()))
+    fn server_key(&self, identity: ServerKey) -> String {
+        self.key(&format!("/servers/{}", identity.text()))
     }
 
-    /// The pool, one row of it or all rows of the registry, and the state.
+    /// The state, the pool, and either one row and a server, or all rows and servers.
     fn read_pool(
         &mut self,
         name: &str,
-        only: Option<WorkerId>,
+        own: Option<(WorkerId, ServerKey)>,
         until: Instant,
     ) -> Result<EtcdRead, AttemptError> {
         let (state, pool_key) = (self.key("/state"), self.key(&format!("/pools/{name}")));
@@ -531,13 +692,20 @@ impl EtcdRegistry {
         };
         let place = |kind: &str| self.key(&format!("/{kind}/{namespace}/"));
         let (rows, leases) = (place("workers"), place("leases"));
-        let (all_rows, servers) = (self.key("/workers/"), self.key("/servers/"));
-        let one = only.map(|id| [&rows, &leases].map(|kind| format!("{kind}{:010}", id.get())));
-        let reading = match &one {
-            Some([row, lease]) => {
-                self.read(&[&state, &pool_key, row, lease], &[&servers], until)?
+        let all = ["/workers/", "/renewals/", "/servers/", "/reached/"].map(|part| self.key(part));
+        let [all_rows, renewals, servers, reached] = all.each_ref().map(String::as_str);
+        let reading = match own {
+            Some((worker, identity)) => {
+                let kinds = ["workers", "renewals", "leases"];
+                let keys = kinds.map(|kind| self.id_key(kind, &namespace, worker));
+                let (server, [row, renewal, lease]) = (self.server_key(identity), &keys);
+                let keys: [&str; 6] = [&state, &pool_key, row, renewal, lease, &server];
+                self.read(&keys, &[], until)?
             }
-            None => self.read(&[&state, &pool_key], &[&all_rows, &leases, &servers], until)?,
+            None => {
+                let parts = [all_rows, renewals, leases.as_str(), servers, reached];
+                self.read(&[&state, &pool_key], &parts, until)?
+            }
         };
         let pool: StoredPool = reading.value(&pool_key)?.ok_or(EtcdError::NoPool)?;
         if pool.namespace != namespace {
@@ -549,23 +717,30 @@ impl EtcdRegistry {
         };
         let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
         let mut found = EtcdRows {
-            servers: servers_of(&reading, &servers)?,
-            is_all: only.is_none(),
+            servers: servers_of(&reading, servers, renewals)?,
+            is_all: own.is_none(),
             ..EtcdRows::default()
         };
-        for entry in reading.below(&all_rows) {
-            let is_here = entry.key.starts_with(&rows);
+        for (system, entry) in reading.below(reached) {
+            let Ok(system) = system.parse() else {
+                let why = "a key has no system identifier".to_string();
+                return Err(EtcdError::Unreadable(why).into());
+            };
+            let Reached { instant } = parsed(&entry.value)?;
+            found.reached.insert(system, instant);
+        }
+        for (place, entry) in reading.below(all_rows) {
+            let is_here = format!("{all_rows}{place}").starts_with(&rows);
             let into = if is_here {
                 &mut found.rows
             } else {
                 &mut found.elsewhere
             };
-            into.push(parsed(&entry.value)?);
+            let renewal = format!("{renewals}{place}");
+            into.push(renewed(&reading, parsed(&entry.value)?, &renewal)?);
         }
-        for entry in reading.below(&leases) {
-            let id = entry.key.strip_prefix(leases.as_str());
-            let id = id.and_then(|id| id.parse().ok()).and_then(WorkerId::new);
-            found.live.extend(id);
+        for (id, _) in reading.below(&leases) {
+            found.live.extend(id.parse().ok().and_then(WorkerId::new));
         }
         self.namespace = Some((name.to_string(), namespace));
         let pool = StoredPool {
@@ -638,39 +813,45 @@ impl EtcdRegistry {
             .flatten()
             .map(|entry| {
                 let text = |name: &str| decoded(entry.get(name));
-                Some(EtcdEntry {
-                    key: text("key")?,
+                let stored = EtcdEntry {
                     // An empty value is left out.
                     value: text("value").unwrap_or_default(),
                     changed: field(entry, "mod_revision"),
                     lease: field(entry, "lease"),
-                })
+                };
+                Some((text("key")?, stored))
             })
-            .collect::<Option<Vec<_>>>();
+            .collect::<Option<BTreeMap<_, _>>>();
         let wrong = || EtcdError::Unreadable("a key is no text".to_string());
+        let entries = entries.ok_or_else(wrong)?;
         Ok(EtcdReading {
-            revision,
             etcd_input: EtcdInput {
                 now,
                 cluster,
+                revision,
+                stored_at: entries
+                    .get(&self.key("/state"))
+                    .map_or(0, |entry| entry.changed),
                 position,
                 random: u128::from_ne_bytes(random().map_err(AttemptError::Away)?),
             },
-            entries: entries.ok_or_else(wrong)?,
+            entries,
         })
     }
 
-    /// Makes the transaction, which also stores the state.
+    /// Makes the transaction, which also stores the state if there is one to store.
     fn store(
         &mut self,
         reading: &EtcdReading,
         mut change: EtcdChange,
-        stored: &Stored,
+        stored: Option<&Stored>,
         until: Instant,
     ) -> Result<(), AttemptError> {
         let key = self.key("/state");
         change.unless_changed(reading, &key);
-        change.put(&key, &wire::encode(stored), 0);
+        if let Some(stored) = stored {
+            change.put(&key, &wire::encode(stored), 0);
+        }
         let body = json!({ "compare": change.compare, "success": change.success });
         match self.gateway.call("/v3/kv/txn", &body, until) {
             Ok(answer) if answer.body.get("succeeded") == Some(&Value::Bool(true)) => Ok(()),
@@ -731,55 +912,52 @@ struct EtcdRead {
 }
 
 impl EtcdRead {
-    fn answer(&self, request: &Request) -> etcd::Outcome {
-        let (terms, input) = (&self.pool.pool, &self.reading.etcd_input);
-        etcd::answer(&self.stored, terms, &self.found, request, input)
-    }
-
     /// See [`EtcdInput::era`].
     fn era(&self) -> Option<u64> {
         self.reading.etcd_input.era(&self.stored)
     }
 
-    /// A transaction that fails if anything that was read has changed.
-    fn change(&self, host: &EtcdRegistry, only: Option<WorkerId>) -> EtcdChange {
-        let (mut change, namespace) = (EtcdChange::default(), &self.pool.namespace);
+    /// A transaction that fails if the pool has changed, or what was read of this worker ID.
+    fn change(&self, host: &EtcdRegistry, worker: Option<WorkerId>) -> EtcdChange {
+        let mut change = EtcdChange::default();
         let name = &self.pool.pool.name;
         change.unless_changed(&self.reading, &host.key(&format!("/pools/{name}")));
-        match only {
-            Some(worker) => {
-                change.unless_changed(&self.reading, &host.row_key(&self.pool, worker));
-                change.unless_changed(&self.reading, &host.lease_key(&self.pool, worker));
-            }
-            None => {
-                for kind in ["workers", "leases"] {
-                    let prefix = host.key(&format!("/{kind}/{namespace}/"));
-                    change.unless_written(&self.reading, &prefix);
-                }
+        for kind in ["workers", "renewals", "leases"] {
+            if let Some(worker) = worker {
+                let key = host.id_key(kind, &self.pool.namespace, worker);
+                change.unless_changed(&self.reading, &key);
             }
         }
         change
     }
 }
 
-/// The servers that were read.
-fn servers_of(reading: &EtcdReading, prefix: &str) -> Result<Vec<Server>, EtcdError> {
-    let entries = reading.below(prefix);
-    entries.map(|entry| parsed(&entry.value)).collect()
+/// A row with its renewal, whose key this is.
+fn renewed(reading: &EtcdReading, row: Row, key: &str) -> Result<Row, EtcdError> {
+    let renewal: Option<Renewal> = reading.value(key)?;
+    Ok(match renewal {
+        Some(renewal) => renewal.row(row),
+        None => row,
+    })
 }
 
-/// Whether the reply takes the clock for wrong.
-const fn is_too_far(reply: &Reply) -> bool {
-    matches!(
-        reply.answer,
-        Answer::Refused(RegistryError::TooFarAhead { .. })
-    )
-}
-
-/// Whether a lease of etcd has got its key.
-fn change_has_lease(outcome: &etcd::Outcome) -> bool {
-    let row = outcome.changes.row.as_ref();
-    row.is_some_and(|row| key_of(row, &outcome.reply) == EtcdKey::Lasts)
+/// The servers that were read, with their renewals.
+fn servers_of(
+    reading: &EtcdReading,
+    servers: &str,
+    renewals: &str,
+) -> Result<Vec<StoredServer>, EtcdError> {
+    let entries = reading.below(servers).map(|(_, entry)| {
+        let StoredServer { namespace, server } = parsed(&entry.value)?;
+        let key = format!("{renewals}{namespace}/{:010}", server.worker.get());
+        let renewal: Option<Renewal> = reading.value(&key)?;
+        let server = match renewal {
+            Some(renewal) => renewal.server(server),
+            None => server,
+        };
+        Ok(StoredServer { namespace, server })
+    });
+    entries.collect()
 }
 
 /// The first key after all those that begin with a prefix, which ends with a slash.
@@ -803,7 +981,7 @@ fn random<const N: usize>() -> Result<[u8; N], String> {
     Ok(random)
 }
 
-fn pause() -> Duration {
+fn pause(tries: u32) -> Duration {
     let random = random().map_or(0, u64::from_ne_bytes);
-    Duration::from_millis(1 + random % PAUSE_MAX)
+    Duration::from_millis(1 + random % (PAUSE_MAX << tries.min(DOUBLED_MAX)))
 }

@@ -5,4 +5,6 @@
 
 mod gateway;
 pub mod host;
+#[cfg(test)]
+mod tests;
 pub mod url;
