@@ -2,8 +2,8 @@
 -- two servers have the same one. crates/core/src/lease/registry.rs decides what is granted;
 -- src/registry.rs reads these tables for it, and stores what it says.
 --
--- One row of _snowflake.state is the lock of the whole registry: every request
--- and every function of an administrator takes it first (SELECT ... FOR UPDATE).
+-- Every request and every function of an administrator locks the registry first, as
+-- src/registry.rs says.
 --
 -- Rows of _snowflake.leases are never deleted, not even with their pool: a later
 -- pool of the namespace that has the worker ID goes on above what was issued.
@@ -25,7 +25,8 @@
 
 CREATE TABLE _snowflake.state (
     id integer PRIMARY KEY CHECK (id = 1),
-    state jsonb NOT NULL
+    state jsonb NOT NULL,
+    written bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE _snowflake.state IS
     'internal: what the registry of worker IDs stores beside its pools and leases, in one row; no row before the first pool';
@@ -34,6 +35,9 @@ COMMENT ON COLUMN _snowflake.state.state IS
     'era, serial number of the latest change, starts of the server, greatest time of the registry''s clock, '
     'latest loss of grants, whether the registry has stopped, clocks of the servers that have renewed last, '
     'the secret key by which the registry knows its own words again; instants in Unix milliseconds';
+
+COMMENT ON COLUMN _snowflake.state.written IS
+    'how often it was stored: by this number the registry knows after a crash whether the latest change is there';
 
 -- What tables and views call has its names bound when it is made, as the views have, under a
 -- path that holds no object of others.
@@ -82,16 +86,19 @@ COMMENT ON COLUMN _snowflake.pools.pool IS
 
 CREATE TABLE _snowflake.leases (
     namespace text NOT NULL,
-    lease jsonb NOT NULL,
     worker_id integer NOT NULL GENERATED ALWAYS AS ((lease -> 'worker')::integer) STORED,
     released boolean NOT NULL GENERATED ALWAYS AS ((lease -> 'released')::boolean) STORED,
+    heard bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'heard')::bigint) STORED,
     leased_until bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'leased_until')::bigint) STORED,
     bound bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'bound')::bigint) STORED,
     system_identifier numeric(20) NOT NULL GENERATED ALWAYS AS ((lease #> '{holder,identity,system}')::numeric) STORED,
+    lease jsonb NOT NULL,
     PRIMARY KEY (namespace, worker_id)
 );
+CREATE INDEX leases_heard ON _snowflake.leases (heard);
 CREATE INDEX leases_until ON _snowflake.leases (namespace, leased_until);
 CREATE INDEX leases_holder ON _snowflake.leases (system_identifier, bound);
+COMMENT ON INDEX _snowflake.leases_heard IS 'internal: finds who was heard last, and who is heard now';
 COMMENT ON INDEX _snowflake.leases_until IS 'internal: finds the leases that end first or last';
 COMMENT ON INDEX _snowflake.leases_holder IS
     'internal: finds the worker ID that a server had before, and the greatest bound of a system';
@@ -99,10 +106,15 @@ COMMENT ON TABLE _snowflake.leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
 COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
 COMMENT ON COLUMN _snowflake.leases.lease IS
-    'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns behind it are parts of it that searches need';
+    'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns before it are parts of it that searches need';
 
+-- A grant reads columns of all servers, which are few. There is no index on them, so that a report
+-- changes none.
 CREATE TABLE _snowflake.servers (
     identity text PRIMARY KEY,
+    counts boolean NOT NULL GENERATED ALWAYS AS (server ->> 'dropped' IS NULL) STORED,
+    horizon bigint GENERATED ALWAYS AS ((server ->> 'horizon')::bigint) STORED,
+    role text GENERATED ALWAYS AS (server #>> '{holder,identity,role}') STORED,
     server jsonb NOT NULL
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE _snowflake.servers IS
@@ -110,7 +122,18 @@ COMMENT ON TABLE _snowflake.servers IS
 COMMENT ON COLUMN _snowflake.servers.identity IS
     'system identifier, boot ID of the kernel, device and inode of the data directory';
 COMMENT ON COLUMN _snowflake.servers.server IS
-    'the server''s place and latest worker ID, what it has reported, and when; instants in Unix milliseconds';
+    'the server''s place and latest worker ID, what it has reported, and when; instants in Unix milliseconds; '
+    'the other columns but for identity are parts of it that searches need';
+
+CREATE TABLE _snowflake.reached (
+    system_identifier numeric(20) PRIMARY KEY,
+    reached bigint NOT NULL
+);
+COMMENT ON TABLE _snowflake.reached IS
+    'internal: how far servers have come with worker IDs that others have got since, as long as that lies ahead: they may continue there';
+COMMENT ON COLUMN _snowflake.reached.system_identifier IS 'system identifier of their database cluster';
+COMMENT ON COLUMN _snowflake.reached.reached IS 'the greatest bound that such a server has had, in Unix milliseconds';
+
 SET LOCAL search_path = @extschema@, pg_temp;
 
 CREATE FUNCTION _snowflake.lease(pool text, request jsonb) RETURNS jsonb
@@ -129,14 +152,14 @@ COMMENT ON FUNCTION snowflake_create_registry(text) IS
 
 CREATE FUNCTION snowflake_create_pool(
     name text DEFAULT 'default', worker_ids int8range DEFAULT '[0,1024)',
-    lease interval DEFAULT '30 s', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
+    lease interval DEFAULT '10 min', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
     except_ids int8multirange DEFAULT '{}', spares integer DEFAULT 0,
-    namespace text DEFAULT 'default', registry text DEFAULT '') RETURNS void
+    namespace text DEFAULT 'default', unused boolean DEFAULT NULL, registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
     AS 'MODULE_PATHNAME', 'snowflake_create_pool';
-COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) IS
+COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, boolean, text) IS
     'makes a pool of worker IDs in the registry that this server uses, or in etcd with this URL; '
-    'pools of one namespace have different worker IDs';
+    'pools of one namespace have different worker IDs; unused: nobody has used them before; NULL: if this is the first pool';
 
 CREATE FUNCTION snowflake_drop_pool(name text, registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -262,7 +285,7 @@ COMMENT ON COLUMN snowflake_workers.pool IS 'the pool that has the worker ID';
 COMMENT ON COLUMN snowflake_workers.worker_id IS 'the worker ID';
 COMMENT ON COLUMN snowflake_workers.state IS
     'leased; revoked: leased, but cannot be renewed; '
-    'expired: not renewed in time, and kept for the holder until the hold has passed; '
+    'expired: the holder was silent for too long, and it is kept for the holder until the hold has passed; '
     'free or released: another server can have it; spare: was leased, and is not leased again';
 COMMENT ON COLUMN snowflake_workers.host IS 'host name of the holder, or of the latest one';
 COMMENT ON COLUMN snowflake_workers.address IS 'address from which the holder reached the registry';
@@ -270,7 +293,8 @@ COMMENT ON COLUMN snowflake_workers.port IS 'port of the holder';
 COMMENT ON COLUMN snowflake_workers.data_directory IS 'data directory of the holder';
 COMMENT ON COLUMN snowflake_workers.system_identifier IS 'system identifier of the holder''s database cluster';
 COMMENT ON COLUMN snowflake_workers.since IS 'when the holder got the worker ID';
-COMMENT ON COLUMN snowflake_workers.leased_until IS 'when the lease ends if it is not renewed, or when it ended';
+COMMENT ON COLUMN snowflake_workers.leased_until IS
+    'until when the registry waits for the holder, which may issue IDs up to its bound: the hold follows; or when the holder returned the worker ID';
 COMMENT ON COLUMN snowflake_workers.bound IS
     'no ID of this instant or later has been issued with this worker ID; by the clock of the holder';
 COMMENT ON COLUMN snowflake_workers.token IS
@@ -278,11 +302,11 @@ COMMENT ON COLUMN snowflake_workers.token IS
 COMMENT ON COLUMN snowflake_workers.contested_by IS
     'another server that has this worker ID set, asks for it, and is refused, since the holder has it: '
     'its host name, address, port and data directory; several servers take turns here; '
-    'NULL if none has asked for two leases and two holds';
+    'NULL if none has asked lately: for twice the time after which a silent holder loses its worker ID';
 COMMENT ON COLUMN snowflake_workers.contested_since IS
     'since when the registry has noted that server without a break; it may have asked before';
 COMMENT ON COLUMN snowflake_workers.contested_last IS
-    'when it has asked last, exact to a third of a lease';
+    'when it has asked last, exact to 10 s';
 COMMENT ON COLUMN snowflake_workers.role IS
     'the role as which the holder got the worker ID; only this role renews or returns the lease';
 
@@ -290,19 +314,23 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.pool(stored jsonb, registry jsonb, now bigint, workers jsonb)
     RETURNS TABLE (pool text, namespace text, worker_ids int8range, except_ids int8multirange, spares integer,
         lease interval, hold interval, max_ahead interval, made timestamptz,
-        leased bigint, free bigint, never_leased bigint, grace_until timestamptz, grace_because text, era bigint,
+        leased bigint, free bigint, never_leased bigint, grace_until timestamptz, grace_because text, begins timestamptz, era bigint,
         stopped_since timestamptz, stopped_by text)
     LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
 BEGIN ATOMIC
     SELECT stored ->> 'name', stored ->> 'namespace', int8range(i.first, i.beyond), i.except_ids, i.spares::integer,
-        t.lease, t.hold, (stored -> 'max_ahead')::bigint * interval '1 ms', _snowflake.instant((stored -> 'made')::bigint),
+        t.lease * interval '1 ms', t.hold * interval '1 ms', t.max_ahead * interval '1 ms', _snowflake.instant((stored -> 'made')::bigint),
         c.leased, c.free + o.size - c.known, o.size - c.known, q.until, CASE WHEN q.until IS NOT NULL THEN registry #>> '{loss,cause}' END,
-        (registry #> '{era,counter}')::bigint, _snowflake.instant((registry #>> '{stopped,since}')::bigint),
+        _snowflake.instant(CASE WHEN b.begins > now THEN b.begins END), (registry #> '{era,counter}')::bigint, _snowflake.instant((registry #>> '{stopped,since}')::bigint),
         registry #>> '{stopped,by,host}'
     FROM (SELECT (stored #> '{ids,start}')::bigint, (stored #> '{ids,end}')::bigint, (stored -> 'spares')::bigint,
             _snowflake.ranges(stored -> 'except')) AS i (first, beyond, spares, except_ids)
-    CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint * interval '1 ms',
-        (stored -> 'hold')::bigint * interval '1 ms') AS t (lease, hold)
+    CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint, (stored -> 'hold')::bigint, (stored -> 'max_ahead')::bigint)
+        AS t (lease, hold, max_ahead)
+    -- How far a bound that is lost can lie ahead of its holder's clock.
+    CROSS JOIN LATERAL (SELECT least(t.lease, greatest(30000, (registry #>> '{loss,lost}')::bigint + t.hold))) AS g (growth)
+    CROSS JOIN LATERAL (SELECT greatest((registry #>> '{loss,top}')::bigint + g.growth + 2 * t.hold + t.max_ahead,
+        (stored -> 'made')::bigint + CASE WHEN (stored -> 'unused')::boolean THEN 0 ELSE t.lease + t.hold + t.max_ahead END)) AS b (begins)
     -- Computed once, not for each worker ID.
     CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids OFFSET 0) AS m (ordinary)
     CROSS JOIN LATERAL (SELECT sum(upper(u.ids) - lower(u.ids))::bigint FROM unnest(m.ordinary) AS u (ids)) AS o (size)
@@ -312,8 +340,7 @@ BEGIN ATOMIC
             count(*) FILTER (WHERE m.ordinary @> w.id::bigint)
         FROM jsonb_each_text(workers) AS w (id, state)) AS c (leased, free, known)
     LEFT JOIN LATERAL (
-        SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,grace_from}')::bigint) + least(t.lease,
-            greatest(interval '30 s', (registry #> '{loss,lost}')::bigint * interval '1 ms' + t.hold)) + t.hold) AS u (until)
+        SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,grace_from}')::bigint + g.growth + t.hold)) AS u (until)
         WHERE u.until > _snowflake.instant(now)) AS q ON true;
 END;
 COMMENT ON FUNCTION _snowflake.pool(jsonb, jsonb, bigint, jsonb) IS
@@ -335,10 +362,11 @@ COMMENT ON COLUMN snowflake_pools.worker_ids IS 'the worker IDs of the pool';
 COMMENT ON COLUMN snowflake_pools.except_ids IS 'those of them that are not leased';
 COMMENT ON COLUMN snowflake_pools.spares IS
     'how many of them, at the end, are spare: they are leased only to the server of the registry, right after it was promoted';
-COMMENT ON COLUMN snowflake_pools.lease IS 'how long a lease lasts unless it is renewed';
-COMMENT ON COLUMN snowflake_pools.hold IS 'how long a worker ID is kept for its holder after its lease has ended';
+COMMENT ON COLUMN snowflake_pools.lease IS 'for how long a server issues IDs while it does not reach the registry';
+COMMENT ON COLUMN snowflake_pools.hold IS
+    'how long a worker ID is kept for its holder after leased_until, which is 30 s, or the lease if that is shorter, after the holder was heard';
 COMMENT ON COLUMN snowflake_pools.max_ahead IS 'how far a generator may be ahead of its server''s clock';
-COMMENT ON COLUMN snowflake_pools.made IS 'when the pool was made; its first leases begin max_ahead later';
+COMMENT ON COLUMN snowflake_pools.made IS 'when the pool was made';
 COMMENT ON COLUMN snowflake_pools.leased IS 'worker IDs that servers have, or that are kept for them';
 COMMENT ON COLUMN snowflake_pools.free IS 'worker IDs that a server can get; those that were never leased count';
 COMMENT ON COLUMN snowflake_pools.never_leased IS 'worker IDs that no server ever had';
@@ -349,6 +377,9 @@ COMMENT ON COLUMN snowflake_pools.grace_because IS
     'serial or token (a server knows more than the registry), '
     'foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry()), '
     'new (a server has made the registry in etcd)';
+COMMENT ON COLUMN snowflake_pools.begins IS
+    'from when on a server with a worker ID that no server ever had issues IDs: later than now after a loss, '
+    'above all, if the registry''s clock was wrong then, and after the pool was made if its worker IDs may have been used; NULL if at once';
 COMMENT ON COLUMN snowflake_pools.era IS 'one more with each time that leases may have been lost';
 COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
@@ -360,7 +391,7 @@ CREATE FUNCTION _snowflake.pool_calls() RETURNS SETOF text
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE ROWS 10
 BEGIN ATOMIC
     SELECT format('SELECT %s.snowflake_create_pool(%L, int8range(%s, %s), lease => %L, hold => %L, max_ahead => %L, '
-        'except_ids => %L, spares => %s, namespace => %L);',
+        'except_ids => %L, spares => %s, namespace => %L, unused => false);',
         (SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
             WHERE e.extname = 'snowflake_id'),
         p.pool, lower(p.worker_ids), upper(p.worker_ids), p.lease, p.hold, p.max_ahead, p.except_ids, p.spares, p.namespace)

@@ -86,8 +86,8 @@ fn read<T: Send + 'static>(
     run(url, "", 0, f).map_err(error::etcd::of_reading)
 }
 
-/// Makes a pool.
-pub fn create_pool(url: Url, pool: StoredPool) -> Result<(), Error> {
+/// Makes a pool. `unused`: nobody has used its worker IDs before; `None`: if this makes the registry.
+pub fn create_pool(url: Url, pool: StoredPool, unused: Option<bool>) -> Result<(), Error> {
     let name = pool.pool.name.clone();
     if [&name, &pool.namespace]
         .iter()
@@ -99,7 +99,7 @@ pub fn create_pool(url: Url, pool: StoredPool) -> Result<(), Error> {
         return Err(error::etcd::spares());
     }
     run(url, &name, 0, move |host, until| {
-        host.create_pool(&pool, until)
+        host.create_pool(&pool, unused, until)
     })
 }
 

@@ -33,6 +33,8 @@ use super::spi::{self, SpiRow};
 pub struct Guard {
     /// The superuser who owns the tables.
     owner: pg_sys::Oid,
+    /// Table `_snowflake.state`.
+    table: pg_sys::Oid,
 }
 
 /// What the caller is going to do with the tables.
@@ -73,8 +75,13 @@ impl Guard {
         };
         let owner = catalog::owner_of(table).filter(|owner| is_ours(table, *owner));
         owner
-            .map(|owner| Some(Self { owner }))
+            .map(|owner| Some(Self { owner, table }))
             .ok_or_else(error::foreign_schema)
+    }
+
+    /// The table that is locked.
+    pub const fn table(self) -> pg_sys::Oid {
+        self.table
     }
 
     /// Runs a statement as the owner of the tables, with texts as its parameters. Returns

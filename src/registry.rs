@@ -2,18 +2,33 @@
 //! `sql/registry.sql` for the core, which decides, and stores what it says.
 //!
 //! Each function takes the [`Guard`] first: statements run as the owner of the tables, whose
-//! names are the extension's own from there on. Then it locks the row of the state, and
-//! stores it in the end, also if it refuses something. The row lock excludes all others until the transaction ends. Under
-//! READ COMMITTED, which is required, each statement after the lock sees what the
-//! holders before have committed; and the clock is read after the lock, so that registry
-//! time does not go back from one holder to the next.
+//! names are the extension's own from there on. Then it locks the registry, until the transaction
+//! ends. Under READ COMMITTED, which is required, each statement after the lock sees what the
+//! holders before have committed.
 //!
-//! A renewal, which each server asks for three times in each lease, runs three statements: one
-//! locks and reads the state, one reads all else ([`READ`]), and one stores all that has changed
-//! ([`WRITE`]). What [`RegistryTable`] has read by then is as it was stored: the core keeps what
-//! it changes.
+//! # Who excludes whom
 //!
-//! While the row is locked, no server can renew its lease. So no function that locks it
+//! A renewal changes the row of its worker ID and the entry of its server, both of the identity
+//! that asks, and not the state. All servers renew all the time. So a renewal shares the registry
+//! with other renewals ([`Lock::Shared`]), and excludes only those of the same identity: one
+//! flush to disk serves many. Everything else, and a renewal that would change more, has the
+//! registry to itself ([`Lock::Alone`]). Then the clock is read after the lock, so that
+//! registry time does not go back from one holder to the next.
+//!
+//! A renewal learns what it would change when it is answered. If that is too much, it has stored
+//! nothing, gives its lock back, waits for the other one, and is answered anew from what is stored
+//! then. Nobody waits for one lock with the other one in hand, so there is no deadlock.
+//!
+//! These are locks of PostgreSQL's lock manager, on the table of the state as an object, and not
+//! locks of its row. They are granted in the order in which they are asked for. Rows that are
+//! locked for share are not: a grant would wait as long as renewals overlap. And each row lock
+//! that is shared writes WAL, and uses up a multixact.
+//!
+//! A renewal runs two statements: [`READ`] reads all that it needs, and [`WRITE`] stores what has
+//! changed. What [`RegistryTable`] has read by then is as it was stored: the core keeps what it
+//! changes.
+//!
+//! While the registry is locked, no server can get a worker ID. So no function that locks it
 //! runs inside a transaction block, which somebody could leave open.
 //!
 //! A reply counts when the transaction is durable. So `synchronous_commit` is raised to
@@ -23,6 +38,7 @@
 mod place;
 mod pools;
 mod servers;
+mod witness;
 
 pub use place::{Place, read_elsewhere, read_here};
 pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
@@ -30,10 +46,12 @@ pub use servers::{drop_server, horizon};
 
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pgrx::pg_sys;
 use serde::Deserialize;
 
+use self::witness::Note;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
 use super::{compat, encoding, server_key, session_generator, time};
@@ -55,25 +73,26 @@ thread_local! {
     static BEGAN_ERA: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Reads a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
-/// neither excepted nor spare; `has_longer`: a lease of the pool ends later than one that begins
-/// now, as a rule none does. Asked for in an order, the planner looks into the index of that order.
+/// Reads the state, a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
+/// neither excepted nor spare; `latest`: when the registry stops to wait for the last holder of the
+/// pool; `heard`: when it has heard any holder last. Each index is read from its end.
 /// A row may be that of a worker ID that is no longer in the pool: its holder is not unknown.
-const READ: &str = "SELECT p.pool, l.lease, s.server, \
+const READ: &str = "SELECT (SELECT r.state FROM _snowflake.state AS r WHERE r.id = 1) AS state, \
+        p.pool, l.lease, s.server, \
         int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
             - p.except_ids AS ordinary, \
-        (SELECT true FROM _snowflake.leases AS o \
+        (SELECT o.leased_until FROM _snowflake.leases AS o \
             WHERE o.namespace = p.namespace AND o.worker_id::bigint <@ p.worker_ids \
-            AND o.leased_until > $4::bigint + least((p.pool -> 'lease')::bigint, 30000) \
-            ORDER BY o.leased_until DESC LIMIT 1) AS has_longer, \
+            ORDER BY o.leased_until DESC LIMIT 1) AS latest, \
+        (SELECT max(o.heard) FROM _snowflake.leases AS o) AS heard, \
         pg_catalog.host(pg_catalog.inet_client_addr()) AS address \
     FROM _snowflake.pools AS p \
     LEFT JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND l.worker_id = $2::integer \
     LEFT JOIN _snowflake.servers AS s ON s.identity = $3 \
     WHERE p.name = $1";
 
-/// Stores the state, a row and a server. The JSON `null` stands for a row that has not changed, and
-/// for a server that is to go.
+/// Stores the state, a row and a server. The JSON `null` stands for what has not changed, and
+/// for a server that is to go. Returns how often the state was stored.
 const WRITE: &str = "WITH put_row AS ( \
         INSERT INTO _snowflake.leases (namespace, lease) SELECT $2, $3::jsonb WHERE $3 <> 'null' \
         ON CONFLICT (namespace, worker_id) DO UPDATE SET lease = excluded.lease), \
@@ -81,7 +100,26 @@ const WRITE: &str = "WITH put_row AS ( \
         INSERT INTO _snowflake.servers (identity, server) SELECT $4, $5::jsonb WHERE $5 <> 'null' \
         ON CONFLICT (identity) DO UPDATE SET server = excluded.server), \
     removed AS (DELETE FROM _snowflake.servers WHERE identity = $4 AND $5 = 'null') \
-    UPDATE _snowflake.state SET state = $1::jsonb WHERE id = 1";
+    UPDATE _snowflake.state SET state = $1::jsonb, written = written + 1 \
+    WHERE id = 1 AND $1 <> 'null' RETURNING written";
+
+/// Keeps what a system has reached. What has passed goes, and so does what comes last, if there is too
+/// much: a role can make up systems.
+const KEEP_REACHED: &str = "WITH passed AS ( \
+        DELETE FROM _snowflake.reached AS r WHERE r.system_identifier <> $1::numeric \
+        AND r.reached <= extract(epoch FROM clock_timestamp()) * 1000), \
+    most AS (DELETE FROM _snowflake.reached AS r WHERE r.system_identifier <> $1::numeric AND r.system_identifier IN ( \
+        SELECT o.system_identifier FROM _snowflake.reached AS o ORDER BY o.reached DESC OFFSET 4096)) \
+    INSERT INTO _snowflake.reached AS r VALUES ($1::numeric, $2::bigint) \
+    ON CONFLICT (system_identifier) DO UPDATE SET reached = greatest(r.reached, excluded.reached)";
+
+/// How a transaction has locked the registry: see the head of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    /// Beside others that share it, but not beside one of the same server.
+    Shared(ServerKey),
+    Alone,
+}
 
 /// Answers the request of a server; both are JSON.
 pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
@@ -91,37 +129,31 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     })?;
     request.asker.fits().map_err(error::request_not_fit)?;
     let function = c"_snowflake.lease()";
-    let registry = Registry::lock(function)?;
+    let registry = Registry::enter(function)?;
     // A caller who aborts the transaction would know of an era that is never stored.
     if BEGAN_ERA.get() == compat::transaction() {
         return Err(error::needs_own_transaction(&function.to_string_lossy()));
     }
-    let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
-    let input = registry_input(Some(request.asker.identity))?;
-    // These two are not what the request says.
+    // This is not what the request says.
     request.asker.identity.role = caller();
-    let worker = match request.ask {
-        Ask::Acquire { fixed, .. } => fixed,
-        ask => ask.worker(),
-    };
-    let (mut table, address) = registry.table(pool, worker, request.asker.identity, &input)?;
-    request.asker.address = address;
-    let kept = table.pool.clone();
-    let (reply, changes) = registry::handle(&mut state, &kept, &mut table, &request, &input);
-    registry.write(&state, &table.namespace, &changes)?;
-    if matches!(reply.answer, Answer::Refused(RegistryError::Foreign)) {
-        error::foreign_memory(&request.asker).log("");
+    let shared = Lock::Shared(request.asker.identity);
+    if matches!(request.ask, Ask::Renew { .. })
+        && let Some(reply) = registry.answer(pool, &mut request, shared)?
+    {
+        return Ok(reply);
     }
-    Ok(wire::encode(&reply))
+    let reply = registry.answer(pool, &mut request, Lock::Alone)?;
+    // Alone, no change is too much.
+    Ok(reply.unwrap_or_default())
 }
 
 /// Revokes the lease of a worker ID. Returns from when another server can have it.
 pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
-    let registry = Registry::lock(c"snowflake_revoke_worker()")?;
-    let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
+    let registry = Registry::alone(c"snowflake_revoke_worker()")?;
     let input = registry_input(None)?;
     let id = WorkerId::new(worker);
-    let (mut table, _) = registry.table(pool, id, server_key::server_key(), &input)?;
+    let (mut state, mut table, _) = registry.read(pool, id, server_key::server_key())?;
+    registry.recover(&mut state, &input)?;
     let id = id.filter(|id| table.pool.has(*id));
     let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
     let row = registry::revoke(&mut state, &mut table, id, &input);
@@ -136,16 +168,16 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
         state: true,
         ..Changes::default()
     };
-    registry.write(&state, &table.namespace, &changes)?;
+    registry.write(&state, Lock::Alone, &table.namespace, &changes)?;
     Ok(free.as_nodes_clock())
 }
 
 /// Ends the grace period, or declares that this registry counts.
 pub fn change(function: &CStr, f: fn(&mut State, &RegistryInput)) -> Result<(), Error> {
-    let registry = Registry::lock(function)?;
-    let mut state = registry.state()?.ok_or_else(error::no_registry)?;
-    f(&mut state, &registry_input(None)?);
-    registry.write(&state, "", &Changes::default())
+    let registry = Registry::alone(function)?;
+    let (mut state, input) = registry.state()?;
+    f(&mut state, &input);
+    registry.write(&state, Lock::Alone, "", &Changes::default())
 }
 
 /// The role that has called the function: its leases are that role's.
@@ -203,12 +235,19 @@ struct Registry {
 
 impl Registry {
     /// Checks that the caller's transaction can lock and change the registry, and ends soon.
-    fn lock(function: &CStr) -> Result<Self, Error> {
+    fn enter(function: &CStr) -> Result<Self, Error> {
         let registry = Self::to_change(function)?;
         if is_in_block() {
             return Err(error::needs_own_transaction(&function.to_string_lossy()));
         }
         commit_at_once();
+        Ok(registry)
+    }
+
+    /// Enters, and locks the registry alone.
+    fn alone(function: &CStr) -> Result<Self, Error> {
+        let registry = Self::enter(function)?;
+        registry.lock(Lock::Alone);
         Ok(registry)
     }
 
@@ -229,18 +268,98 @@ impl Registry {
         Ok(Self { guard })
     }
 
+    /// The locks, in the order in which they are taken: the part of the table's object, and the mode.
+    fn locks(lock: Lock) -> [Option<(u16, u32)>; 2] {
+        match lock {
+            Lock::Alone => [Some((0, pg_sys::ExclusiveLock)), None],
+            Lock::Shared(identity) => {
+                let mut hasher = DefaultHasher::new();
+                identity.server().text().hash(&mut hasher);
+                // Two servers that share a number wait for each other, and nothing else.
+                let part = u16::try_from(hasher.finish() % u64::from(u16::MAX)).unwrap_or(0) + 1;
+                [
+                    Some((0, pg_sys::ShareLock)),
+                    Some((part, pg_sys::ExclusiveLock)),
+                ]
+            }
+        }
+    }
+
+    /// Locks the registry until the transaction ends.
+    fn lock(self, lock: Lock) {
+        for (part, mode) in Self::locks(lock).into_iter().flatten() {
+            let (class, table) = (pg_sys::RelationRelationId, self.guard.table());
+            // SAFETY: in a transaction; the table is locked, so it stays.
+            unsafe { pg_sys::LockDatabaseObject(class, table, part, mode.cast_signed()) };
+        }
+    }
+
+    /// Unlocks the registry. Nothing was stored meanwhile.
+    fn unlock(self, lock: Lock) {
+        for (part, mode) in Self::locks(lock).into_iter().flatten() {
+            let (class, table) = (pg_sys::RelationRelationId, self.guard.table());
+            // SAFETY: as in `lock`.
+            unsafe { pg_sys::UnlockDatabaseObject(class, table, part, mode.cast_signed()) };
+        }
+    }
+
     fn value(self, statement: &'static str, values: &[&str]) -> Result<Option<String>, Error> {
         self.guard.value(statement, values)
     }
 
-    /// The state; waits for the lock of its row.
-    fn state(self) -> Result<Option<State>, Error> {
-        let state = self.value(
-            "SELECT state FROM _snowflake.state WHERE id = 1 FOR UPDATE",
-            &[],
-        )?;
-        let state: Option<State> = parsed_if(state.as_deref())?;
-        READ_ERA.set(state.as_ref().map(|state| state.era));
+    /// Answers a request, and stores what it changes. `None`: it would change more than the lock
+    /// allows; then nothing is stored, and the lock is given back.
+    fn answer(
+        self,
+        pool: &str,
+        request: &mut Request,
+        lock: Lock,
+    ) -> Result<Option<String>, Error> {
+        self.lock(lock);
+        let is_alone = lock == Lock::Alone;
+        let identity = request.asker.identity;
+        // The server has asked itself, as whichever role.
+        let asker = ServerKey {
+            role: Role::NONE,
+            ..identity
+        };
+        let input = registry_input(Some(asker))?;
+        let worker = match request.ask {
+            Ask::Acquire { fixed, .. } => fixed,
+            ask => ask.worker(),
+        };
+        let (mut state, mut table, address) = self.read(pool, worker, identity)?;
+        // Nor is this what the request says.
+        request.asker.address = address;
+        table.is_alone = is_alone;
+        if is_alone {
+            self.recover(&mut state, &input)?;
+        }
+        let kept = table.pool.clone();
+        let (reply, changes) = registry::handle(&mut state, &kept, &mut table, request, &input);
+        if !is_alone && !table.is_renewal(&changes) {
+            self.unlock(lock);
+            return Ok(None);
+        }
+        self.write(&state, lock, &table.namespace, &changes)?;
+        if matches!(reply.answer, Answer::Refused(RegistryError::Foreign)) {
+            error::foreign_memory(&request.asker).log("");
+        }
+        Ok(Some(wire::encode(&reply)))
+    }
+
+    /// The state, and what is around it. The registry is locked.
+    fn state(self) -> Result<(State, RegistryInput), Error> {
+        let state = self.value("SELECT state FROM _snowflake.state WHERE id = 1", &[])?;
+        let mut state = Self::parsed_state(&state.ok_or_else(error::no_registry)?)?;
+        let input = registry_input(None)?;
+        self.recover(&mut state, &input)?;
+        Ok((state, input))
+    }
+
+    fn parsed_state(text: &str) -> Result<State, Error> {
+        let state: State = parsed(text)?;
+        READ_ERA.set(Some(state.era));
         Ok(state)
     }
 
@@ -257,21 +376,20 @@ impl Registry {
         Ok(made.is_some())
     }
 
-    /// A pool and its leases, with the row of a worker ID and a server. Also returns the address
-    /// of the client of this session, which is empty if it is on this machine.
-    fn table(
+    /// The state, a pool and its leases, with the row of a worker ID and a server. Also returns the
+    /// address of the client of this session, which is empty if it is on this machine.
+    fn read(
         self,
         pool: &str,
         worker: Option<WorkerId>,
         server: ServerKey,
-        input: &RegistryInput,
-    ) -> Result<(RegistryTable, String), Error> {
+    ) -> Result<(State, RegistryTable, String), Error> {
         let id = worker
             .map_or(-1, |worker| i64::from(worker.get()))
             .to_string();
-        let now = input.now.get().to_string();
-        let found = self.guard.row(READ, &[pool, &id, &server.text(), &now])?;
+        let found = self.guard.row(READ, &[pool, &id, &server.text()])?;
         let found = found.ok_or_else(|| error::no_pool(pool))?;
+        let state = Self::parsed_state(&found.text("state"))?;
         let stored: StoredPool = parsed(&found.text("pool"))?;
         let pool = stored.pool.checked();
         let pool = pool.ok_or_else(|| error::registry_not_read("a pool that makes no sense"))?;
@@ -281,12 +399,14 @@ impl Registry {
             namespace: stored.namespace,
             all: format!("[{},{})", pool.ids.start, pool.ids.end),
             ordinary: found.text("ordinary"),
-            latest: (!found.is("has_longer")).then(|| input.now.plus(pool.patience())),
+            latest: instant(found.get("latest")),
+            heard: instant(found.get("heard")),
+            is_alone: false,
             row: worker.map(|worker| (worker, row)),
             server: (server, parsed_if(found.get("server"))?),
             pool,
         };
-        Ok((table, found.text("address")))
+        Ok((state, table, found.text("address")))
     }
 
     /// All servers.
@@ -298,8 +418,43 @@ impl Registry {
         parsed(&servers.unwrap_or_default())
     }
 
-    /// Stores the state, and what has changed besides. The row is one of this namespace.
-    fn write(self, state: &State, namespace: &str, changes: &Changes) -> Result<(), Error> {
+    /// Looks whether crash recovery has lost nothing: see [`witness`].
+    fn recover(self, state: &mut State, input: &RegistryInput) -> Result<(), Error> {
+        if state.clean_since == input.clean_since || state.era.origin != input.origin {
+            return Ok(());
+        }
+        let Some(note) = witness::latest(state.clean_since) else {
+            return Ok(());
+        };
+        let (first, second) = note.version;
+        let (first, second) = (first.to_string(), second.to_string());
+        let is_there = match &note.key {
+            witness::Key::State => self.value(
+                "SELECT true FROM _snowflake.state WHERE id = 1 AND written >= $1::bigint",
+                &[&first],
+            ),
+            witness::Key::Row { namespace, worker } => self.value(
+                "SELECT true FROM _snowflake.leases WHERE namespace = $1 AND worker_id = $2::integer \
+                 AND ((lease -> 'counter')::numeric, (lease -> 'number')::numeric) >= ($3::numeric, $4::numeric)",
+                &[namespace, &worker.to_string(), &first, &second],
+            ),
+        };
+        if is_there?.is_some() {
+            state.clean_since = input.clean_since;
+        }
+        Ok(())
+    }
+
+    /// Stores what has changed: alone, also the state, even if it has not changed. The row is one of
+    /// this namespace.
+    fn write(
+        self,
+        state: &State,
+        lock: Lock,
+        namespace: &str,
+        changes: &Changes,
+    ) -> Result<(), Error> {
+        let is_alone = lock == Lock::Alone;
         if READ_ERA.get() != Some(state.era) {
             BEGAN_ERA.set(compat::transaction());
         }
@@ -307,10 +462,36 @@ impl Registry {
             Some((identity, server)) => (identity.text(), server.as_ref()),
             None => (String::new(), None),
         };
-        let (state, row, server) = (json(state), json(&changes.row), json(&server));
-        let values = [&*state, namespace, &row, &identity, &server];
-        self.value(WRITE, &values).map(drop)
+        if let Some((system, reached)) = changes.reached {
+            let [system, reached] = [system.to_string(), reached.get().to_string()];
+            self.value(KEEP_REACHED, &[&system, &reached])?;
+        }
+        let stored = json(&is_alone.then_some(state));
+        let (row, server) = (json(&changes.row), json(&server));
+        let values = [&*stored, namespace, &row, &identity, &server];
+        let note = match (self.value(WRITE, &values)?, &changes.row) {
+            (Some(written), _) => Note {
+                key: witness::Key::State,
+                version: (parsed(&written)?, 0),
+            },
+            (None, Some(row)) => Note {
+                key: witness::Key::Row {
+                    namespace: namespace.to_string(),
+                    worker: row.worker.get(),
+                },
+                version: version(row),
+            },
+            (None, None) => return Ok(()),
+        };
+        // The first pool may be made in a block, without a lock.
+        witness::note(note, state.clean_since, is_alone && !is_in_block());
+        Ok(())
     }
+}
+
+/// Rises with each renewal and with each grant.
+const fn version(row: &Row) -> (u64, u64) {
+    (row.counter, row.number)
 }
 
 /// A pool, its leases, and the servers of all pools.
@@ -322,14 +503,34 @@ struct RegistryTable {
     all: String,
     /// Its worker IDs that are neither excepted nor spare, as a multirange.
     ordinary: String,
-    /// All leases end at this instant at the latest.
+    /// The greatest `leased_until` of its rows.
     latest: Option<RegistryMillis>,
+    /// The greatest `heard` of all rows.
+    heard: Option<RegistryMillis>,
+    /// Nobody else is in the registry.
+    is_alone: bool,
     /// What was read with the pool.
     row: Option<(WorkerId, Option<Row>)>,
     server: (ServerKey, Option<Server>),
 }
 
 impl RegistryTable {
+    /// Whether this is what a renewal changes: nothing, or the row that was read, to a later version,
+    /// and its server.
+    fn is_renewal(&self, changes: &Changes) -> bool {
+        let before = self.row.as_ref().and_then(|(_, row)| row.as_ref());
+        if changes.state || changes.reached.is_some() {
+            return false;
+        }
+        match (&changes.row, before) {
+            (Some(row), Some(before)) => {
+                row.worker == before.worker && version(row) > version(before)
+            }
+            (None, _) => changes.server.is_none(),
+            (Some(_), None) => false,
+        }
+    }
+
     /// Runs a statement whose first parameter is the namespace. The core has no errors, so
     /// this one ends the statement.
     fn run(&self, statement: &'static str, values: &[&str]) -> Option<String> {
@@ -358,17 +559,27 @@ impl Servers for RegistryTable {
     }
 
     fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
-        let servers = or_raise(self.registry.servers());
-        let servers = servers.iter();
-        Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
+        let without = without.map(ServerKey::text).unwrap_or_default();
+        let found = or_raise(self.registry.guard.row(
+            "SELECT min(horizon) AS least, bool_or(horizon IS NULL) AS is_silent \
+             FROM _snowflake.servers WHERE counts AND identity COLLATE \"C\" <> $1",
+            &[&without],
+        ));
+        found.map_or_else(Reports::default, |found| Reports {
+            least: instant(found.get("least")).map(RegistryMillis::as_nodes_clock),
+            is_silent: found.is("is_silent"),
+        })
     }
 
     fn count(&mut self, role: &Role) -> (usize, usize) {
-        let mut servers = or_raise(self.registry.servers());
-        servers.retain(|server| server.dropped.is_none());
-        let all = servers.len();
-        servers.retain(|server| server.holder.identity.role == *role);
-        (servers.len(), all)
+        let found = or_raise(self.registry.guard.row(
+            "SELECT count(*) FILTER (WHERE role = $1) AS of_role, count(*) AS of_all \
+             FROM _snowflake.servers WHERE counts",
+            &[role.name()],
+        ));
+        let number = |name| found.as_ref()?.get(name)?.parse().ok();
+        let number = |name| number(name).unwrap_or_default();
+        (number("of_role"), number("of_all"))
     }
 }
 
@@ -395,15 +606,19 @@ impl Rows for RegistryTable {
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
-        // The first one is the beginning of a range, or follows one that has a row.
+        // Of a range, the first one that the rows, counted in their order, do not reach; else the one
+        // after the last row.
         let id = self.run(
-            "SELECT min(c.id) FROM ( \
-                 SELECT lower(u.ids) AS id FROM unnest($2::int8multirange) AS u (ids) \
-                 UNION ALL SELECT l.worker_id::bigint + 1 \
-                 FROM _snowflake.leases AS l WHERE l.namespace = $1) AS c \
-             WHERE $2::int8multirange @> c.id AND NOT EXISTS ( \
-                 SELECT FROM _snowflake.leases AS l \
-                 WHERE l.namespace = $1 AND l.worker_id = c.id)",
+            "SELECT min(f.id) FROM unnest($2::int8multirange) AS u (ids) CROSS JOIN LATERAL ( \
+                 SELECT coalesce((SELECT w.due FROM ( \
+                         SELECT l.worker_id, lower(u.ids) - 1 + row_number() OVER (ORDER BY l.worker_id) AS due \
+                         FROM _snowflake.leases AS l \
+                         WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)) AS w \
+                     WHERE w.worker_id > w.due ORDER BY w.due LIMIT 1), \
+                     (SELECT max(l.worker_id)::bigint + 1 FROM _snowflake.leases AS l \
+                     WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)), \
+                     lower(u.ids)) AS id) AS f \
+             WHERE f.id < upper(u.ids)",
             &[&self.ordinary],
         );
         WorkerId::new(id?.parse().ok()?)
@@ -456,19 +671,16 @@ impl Rows for RegistryTable {
     }
 
     fn latest_heard(&mut self) -> Option<RegistryMillis> {
-        let heard = or_raise(self.registry.value(
-            "SELECT max((lease -> 'heard')::bigint) FROM _snowflake.leases",
-            &[],
-        ));
-        Some(RegistryMillis::new(heard?.parse().ok()?))
+        self.heard
     }
 
     fn is_later(&mut self, latest: RegistryMillis) -> bool {
-        self.latest.is_none_or(|known| known > latest)
+        self.latest.is_some_and(|known| known > latest)
     }
 
     fn clamp(&mut self, latest: RegistryMillis) {
-        if self.latest.is_some_and(|known| known <= latest) {
+        // Not yet: the request is answered anew.
+        if !self.is_alone {
             return;
         }
         self.run(
@@ -485,8 +697,11 @@ impl Rows for RegistryTable {
     fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers {
         let rows = or_raise(self.registry.value(
             "SELECT jsonb_agg(lease) FROM _snowflake.leases \
-             WHERE (lease -> 'heard')::bigint BETWEEN $1::bigint - $2::bigint AND $1::bigint + $2::bigint",
-            &[&now.get().to_string(), &registry::VOUCH_TIME.get().to_string()],
+             WHERE heard BETWEEN $1::bigint - $2::bigint AND $1::bigint + $2::bigint",
+            &[
+                &now.get().to_string(),
+                &registry::VOUCH_TIME.get().to_string(),
+            ],
         ));
         let rows: Vec<Row> = or_raise(parsed_if(rows.as_deref())).unwrap_or_default();
         vouchers_of(rows.iter(), asker, now)
@@ -494,11 +709,17 @@ impl Rows for RegistryTable {
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
         let bound = or_raise(self.registry.value(
-            "SELECT max(bound) FROM _snowflake.leases WHERE system_identifier = $1::numeric",
+            "SELECT max(b.bound) FROM (SELECT max(bound) AS bound FROM _snowflake.leases WHERE system_identifier = $1::numeric \
+             UNION ALL SELECT reached FROM _snowflake.reached WHERE system_identifier = $1::numeric) AS b",
             &[&system.to_string()],
         ));
-        Some(UnixMillis::new(bound?.parse().ok()?))
+        instant(bound.as_deref()).map(RegistryMillis::as_nodes_clock)
     }
+}
+
+/// An instant as a column has it.
+fn instant(millis: Option<&str>) -> Option<RegistryMillis> {
+    Some(RegistryMillis::new(millis?.parse().ok()?))
 }
 
 /// The parameters of a search for free rows.

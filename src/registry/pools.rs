@@ -10,18 +10,20 @@ use super::super::error::{self, Error};
 use super::super::{etcd_admin, spi};
 use super::place::has_pools;
 use super::{
-    Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block, json, parsed,
-    registry_input,
+    Changes, Lock, Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block,
+    json, parsed,
 };
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.
 pub const NAME_LIMIT: usize = 255;
 
-/// The arguments of `snowflake_create_pool()`, none of which is NULL.
+/// The arguments of `snowflake_create_pool()`.
 pub struct WantedPool<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
     pub spares: i32,
+    /// Nobody has used the worker IDs before; `None`: if this makes the registry.
+    pub unused: Option<bool>,
     /// `worker_ids`, `except_ids`, `lease`, `hold` and `max_ahead`, with their types.
     pub values: [(pg_sys::Oid, pg_sys::Datum); 5],
 }
@@ -91,15 +93,16 @@ pub fn create_pool(wanted: &WantedPool, place: Place) -> Result<(), Error> {
         "name": name, "namespace": namespace, "spares": spares,
         "ids": {"start": start, "end": end}, "except": facts.except,
         "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis,
-        "made": 0, "unused": !has_pools()?,
+        "made": 0,
     });
-    let pool: StoredPool = parsed(&pool.to_string())?;
+    let mut pool: StoredPool = parsed(&pool.to_string())?;
     match place {
         Place::Here => {
-            let registry = to_make(c"snowflake_create_pool()")?;
+            let (registry, is_new) = to_make(c"snowflake_create_pool()")?;
+            pool.pool.unused = wanted.unused.unwrap_or(is_new);
             put(registry, pool)
         }
-        Place::Etcd(url) => etcd_admin::create_pool(url, pool),
+        Place::Etcd(url) => etcd_admin::create_pool(url, pool, wanted.unused),
     }
 }
 
@@ -115,11 +118,11 @@ pub fn create_registry(role: Option<&str>) -> Result<(), Error> {
         known?.ok_or_else(|| error::no_such_role(role))?;
     }
     if !has_pools()? {
-        let registry = to_make(function)?;
+        let (registry, is_new) = to_make(function)?;
         // Another session may have made one meanwhile.
-        registry.state()?;
         if !has_pools()? {
-            let pool = Pool::default_at(RegistryMillis::new(0));
+            let mut pool = Pool::default_at(RegistryMillis::new(0));
+            pool.unused = is_new;
             let namespace = "default".to_string();
             put(registry, StoredPool { namespace, pool })?;
         }
@@ -132,25 +135,24 @@ pub fn create_registry(role: Option<&str>) -> Result<(), Error> {
     ))
 }
 
-/// Makes the registry if there is none.
-fn to_make(function: &CStr) -> Result<Registry, Error> {
+/// Makes the registry if there is none. Returns whether there was none.
+fn to_make(function: &CStr) -> Result<(Registry, bool), Error> {
     let registry = Registry::to_change(function)?;
-    // Nobody waits for the lock of a registry that does not exist yet, so the first pool
-    // can be made in a transaction block, with the extension, for example.
-    if is_in_block() {
-        if !registry.make()? {
-            return Err(error::needs_own_transaction(&function.to_string_lossy()));
-        }
-    } else {
-        registry.make()?;
+    // Nobody sees a registry that does not exist yet, so the first pool can be made without a lock
+    // in a transaction block, with the extension, for example.
+    let is_new = registry.make()?;
+    if !is_in_block() {
         commit_at_once();
+        registry.lock(Lock::Alone);
+    } else if !is_new {
+        return Err(error::needs_own_transaction(&function.to_string_lossy()));
     }
-    Ok(registry)
+    Ok((registry, is_new))
 }
 
 /// Stores a pool, which is made now.
 fn put(registry: Registry, mut stored: StoredPool) -> Result<(), Error> {
-    let state = registry.state()?.ok_or_else(error::no_registry)?;
+    let (state, input) = registry.state()?;
     let (name, namespace) = (stored.pool.name.clone(), stored.namespace.clone());
     if registry
         .value(
@@ -172,13 +174,12 @@ fn put(registry: Registry, mut stored: StoredPool) -> Result<(), Error> {
         return Err(error::pools_overlap(&name, &other, &both, &namespace));
     }
     // A pool is not made earlier than what has been stored, though the clock was set back.
-    stored.pool.made = registry_input(None)?.now.max(state.top);
-    registry
-        .value(
-            "INSERT INTO _snowflake.pools (pool) VALUES ($1::jsonb)",
-            &[&json(&stored)],
-        )
-        .map(drop)
+    stored.pool.made = input.now.max(state.top);
+    registry.value(
+        "INSERT INTO _snowflake.pools (pool) VALUES ($1::jsonb)",
+        &[&json(&stored)],
+    )?;
+    registry.write(&state, Lock::Alone, "", &Changes::default())
 }
 
 /// Refuses what makes no pool. Returns its worker IDs: the first one, and the one after
@@ -218,9 +219,9 @@ fn check(pool: &str, spares: i32, facts: &PoolFacts) -> Result<(i64, i64), Error
 
 /// Drops a pool of this database that no server uses. The rows of its leases stay.
 pub fn drop_pool(name: &str) -> Result<(), Error> {
-    let registry = Registry::lock(c"snowflake_drop_pool()")?;
-    let state = registry.state()?.ok_or_else(error::no_registry)?;
-    let now = registry_input(None)?.now.max(state.top).get().to_string();
+    let registry = Registry::alone(c"snowflake_drop_pool()")?;
+    let (state, input) = registry.state()?;
+    let now = input.now.max(state.top).get().to_string();
     if registry
         .value("SELECT name FROM _snowflake.pools WHERE name = $1", &[name])?
         .is_none()
@@ -242,7 +243,6 @@ pub fn drop_pool(name: &str) -> Result<(), Error> {
         let (worker, whose) = (held.text("worker_id"), held.text("whose"));
         return Err(error::pool_in_use(name, &worker, &whose));
     }
-    registry
-        .value("DELETE FROM _snowflake.pools WHERE name = $1", &[name])
-        .map(drop)
+    registry.value("DELETE FROM _snowflake.pools WHERE name = $1", &[name])?;
+    registry.write(&state, Lock::Alone, "", &Changes::default())
 }

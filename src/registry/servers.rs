@@ -6,7 +6,7 @@
 //! at one moment.
 
 use super::super::error::{self, Error};
-use super::{Purpose, Registry, parsed, registry_input};
+use super::{Lock, Purpose, Registry, parsed, registry_input};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::cluster_horizon::{self, Changes, Server};
 use snowflake_core::lease::state::State;
@@ -27,15 +27,15 @@ pub fn horizon() -> Result<UnixMillis, Error> {
 
 /// Drops a server that is lost.
 pub fn drop_server(name: &str) -> Result<(), Error> {
-    let registry = Registry::lock(c"snowflake_drop_server()")?;
-    let mut state = registry.state()?.ok_or_else(error::no_registry)?;
+    let registry = Registry::alone(c"snowflake_drop_server()")?;
+    let (mut state, input) = registry.state()?;
     let servers = registry.servers()?;
-    let dropped = cluster_horizon::drop_server(&mut state, &servers, name, &registry_input(None)?);
+    let dropped = cluster_horizon::drop_server(&mut state, &servers, name, &input);
     let server = dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))?;
     let changes = Changes {
         server: Some((server.holder.identity, Some(server))),
         state: true,
         ..Changes::default()
     };
-    registry.write(&state, "", &changes)
+    registry.write(&state, Lock::Alone, "", &changes)
 }

@@ -46,7 +46,7 @@ BEGIN;
 SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[2,4)}');
 SELECT severity, finding, worker_id, ids, detail FROM snowflake_check('"Orders ""x"""') WHERE severity <> 'info';
 INSERT INTO _snowflake.leases (namespace, lease)
-VALUES ('default', '{"worker": 1, "released": false, "leased_until": 0, "bound": 0, "holder": {"identity": {"system": 1}}}');
+VALUES ('default', '{"worker": 1, "released": false, "heard": 0, "leased_until": 0, "bound": 0, "holder": {"identity": {"system": 1}}}');
 SELECT severity, finding, worker_id, ids, detail FROM snowflake_check('"Orders ""x"""') WHERE severity <> 'info';
 -- A role that may not read the registry.
 CREATE ROLE checker;

@@ -44,9 +44,9 @@ DROP ROLE regress_snowflake_node;
 -- Pools.
 SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}', spares => 2);
 SELECT snowflake_create_pool('wide', int8range(16, 4194304), lease => '10 s', hold => '1 min', max_ahead => '0');
-SELECT snowflake_create_pool('other', '[0,3]', namespace => 'apart');
+SELECT snowflake_create_pool('other', '[0,3]', namespace => 'apart', unused => true);
 SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made <= now() + interval '1 min' AS made,
-    leased, free, never_leased, grace_until, grace_because, era, stopped_since, stopped_by
+    leased, free, never_leased, grace_until, grace_because, begins - made AS begins, era, stopped_since, stopped_by
 FROM snowflake_pools ORDER BY pool;
 
 -- Pools that are refused.
@@ -86,14 +86,15 @@ CREATE FUNCTION gist(reply jsonb) RETURNS jsonb LANGUAGE sql AS $$
         CASE WHEN jsonb_typeof(reply -> 'answer') = 'string' THEN reply -> 'answer' ELSE reply -> 'answer' #- '{granted,floor}' #- '{granted,bound}' #- '{granted,until}' #- '{renewed,bound}' #- '{renewed,until}'
             #- '{renewed,contender,since}' #- '{renewed,contender,latest}' #- '{renewed,contender,after}' #- '{granted,reached}' #- '{refused,held,since}' #- '{refused,held,retry}' #- '{refused,fenced,since}' END) $$;
 
-SELECT gist(ask('main', 1, 1, '{"acquire": {}}'));
+SELECT jsonb_build_object('clock', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS clock \gset
+SELECT gist(ask('main', 1, 1, '{"acquire": {}}', :'clock'));
 -- The same again: the reply was lost.
-SELECT gist(ask('main', 1, 2, '{"acquire": {"fixed": null, "last": null}}'));
+SELECT gist(ask('main', 1, 1, '{"acquire": {"fixed": null, "last": null}}', :'clock'));
 SELECT gist(ask('main', 2, 1, '{"acquire": {"fixed": 2}}'));
 SELECT gist(ask('main', 3, 1, '{"acquire": {"fixed": 2}}'));
 -- The holder is told who else claims its worker ID, and nobody else is.
-SELECT gist(ask('main', 2, 2, '{"renew": {"worker": 2, "counter": 1, "furthest": 0}}'));
-SELECT gist(ask('main', 1, 3, '{"renew": {"worker": 0, "counter": 1, "furthest": 0}}'));
+SELECT gist(ask('main', 2, 2, '{"renew": {"worker": 2, "counter": 1, "bound": 0, "furthest": 0}}'));
+SELECT gist(ask('main', 1, 3, '{"renew": {"worker": 0, "counter": 1, "bound": 0, "furthest": 0}}'));
 SELECT gist(ask('main', 7, 1, '{"acquire": {"fixed": 0}}'));
 SELECT gist(ask('main', 3, 2, '{"acquire": {"fixed": 7}}'));
 SELECT gist(ask('main', 3, 3, '{"acquire": {"fixed": 15}}'));
@@ -101,15 +102,15 @@ SELECT gist(ask('main', 4, 1, '{"acquire": {}}'));
 SELECT gist(ask('main', 5, 1, '{"acquire": {}}'));
 SELECT gist(ask('wide', 1, 3, '{"acquire": {}}'));
 SELECT gist(ask('other', 1, 4, '{"acquire": {}}'));
-SELECT ask('main', 1, 5, '{"renew": {"worker": 0, "counter": 1, "furthest": 0}}') @> '{"format": 1, "answer": {"renewed": {}}}' AS renewed;
+SELECT ask('main', 1, 5, '{"renew": {"worker": 0, "counter": 1, "bound": 0, "furthest": 0}}') @> '{"format": 1, "answer": {"renewed": {}}}' AS renewed;
 -- An earlier request of the same server arrives late.
-SELECT gist(ask('main', 1, 4, '{"renew": {"worker": 0, "counter": 1, "furthest": 0}}'));
-SELECT gist(ask('main', 4, 2, '{"release": {"worker": 1, "counter": 1, "end": 0}}'));
-SELECT gist(ask('main', 4, 3, '{"renew": {"worker": 1, "counter": 1, "furthest": 0}}'));
+SELECT gist(ask('main', 1, 4, '{"renew": {"worker": 0, "counter": 1, "bound": 0, "furthest": 0}}'));
+SELECT gist(ask('main', 4, 2, '{"release": {"worker": 1, "counter": 1, "bound": 0, "end": 0}}'));
+SELECT gist(ask('main', 4, 3, '{"renew": {"worker": 1, "counter": 1, "bound": 0, "furthest": 0}}'));
 SELECT gist(ask('main', 6, 1, '{"acquire": {"fixed": 1}}'));
-SELECT gist(ask('main', 4, 4, '{"renew": {"worker": 1, "counter": 1, "furthest": 0}}'));
+SELECT gist(ask('main', 4, 4, '{"renew": {"worker": 1, "counter": 1, "bound": 0, "furthest": 0}}'));
 SELECT snowflake_revoke_worker('main', 0) BETWEEN now() + interval '55 s' AND now() + interval '65 s' AS free_in_a_minute;
-SELECT gist(ask('main', 1, 6, '{"renew": {"worker": 0, "counter": 1, "furthest": 0}}'));
+SELECT gist(ask('main', 1, 6, '{"renew": {"worker": 0, "counter": 1, "bound": 0, "furthest": 0}}'));
 -- A clock that is two days ahead.
 SELECT jsonb_path_query_array(ask('main', 8, 1, '{"acquire": {}}',
     jsonb_build_object('clock', extract(epoch FROM now() + interval '2 days')::bigint * 1000)), '$.answer.refused.keyvalue().key');
@@ -140,15 +141,15 @@ SELECT ask('none', 1, 7, '{"acquire": {}}');
 SELECT _snowflake.lease(NULL, '{}') IS NULL AS null_gives_null;
 
 -- A pool that is dropped and made again goes on where it was.
-SELECT gist(ask('other', 1, 8, '{"release": {"worker": 0, "counter": 1, "end": 0}}'));
+SELECT gist(ask('other', 1, 8, '{"release": {"worker": 0, "counter": 1, "bound": 0, "end": 0}}'));
 SELECT snowflake_drop_pool('other');
 SELECT snowflake_create_pool('again', '[0,0]', namespace => 'apart');
 SELECT gist(ask('again', 2, 2, '{"acquire": {}}'));
 
 -- A grant forgets who was refused before. A server on a Unix socket has no address.
 SELECT gist(ask('main', 7, 2, '{"acquire": {"fixed": 13}}'));
-SELECT gist(ask('main', 3, 3, '{"acquire": {"fixed": 13}}') || ask('main', 7, 3, '{"renew": {"worker": 13, "counter": 1, "furthest": 0}}'));
-SELECT gist(ask('main', 7, 4, '{"release": {"worker": 13, "counter": 1, "end": 0}}'));
+SELECT gist(ask('main', 3, 3, '{"acquire": {"fixed": 13}}') || ask('main', 7, 3, '{"renew": {"worker": 13, "counter": 1, "bound": 0, "furthest": 0}}'));
+SELECT gist(ask('main', 7, 4, '{"release": {"worker": 13, "counter": 1, "bound": 0, "end": 0}}'));
 SELECT worker_id, state, contested_by FROM snowflake_workers WHERE worker_id = 13;
 SELECT gist(ask('main', 3, 4, '{"acquire": {"fixed": 13}}'));
 SELECT worker_id, state, contested_by, contested_since, contested_last FROM snowflake_workers WHERE worker_id = 13;
@@ -156,7 +157,7 @@ SELECT gist(ask('main', 7, 5, '{"acquire": {"fixed": 13}}', jsonb_build_object('
     'identity', jsonb_build_object('system', 7, 'boot', repeat('b', 32), 'device', 1, 'inode', 1),
     'started', 1000, 'host', 'host7', 'address', '', 'port', 5433, 'data_directory', '/srv/7'))));
 SELECT worker_id, state, contested_by FROM snowflake_workers WHERE worker_id = 13;
-SELECT gist(ask('main', 3, 5, '{"release": {"worker": 13, "counter": 2, "end": 0}}'));
+SELECT gist(ask('main', 3, 5, '{"release": {"worker": 13, "counter": 2, "bound": 0, "end": 0}}'));
 
 -- Isolation levels, and transactions that only read.
 SET default_transaction_isolation = 'repeatable read';
@@ -188,7 +189,7 @@ SET synchronous_commit = off;
 SELECT gist(ask('main', 3, 6, '{"acquire": {"fixed": 9}}')), current_setting('synchronous_commit');
 SHOW synchronous_commit;
 SET synchronous_commit = remote_apply;
-SELECT gist(ask('main', 3, 7, '{"release": {"worker": 9, "counter": 1, "end": 0}}')), current_setting('synchronous_commit');
+SELECT gist(ask('main', 3, 7, '{"release": {"worker": 9, "counter": 1, "bound": 0, "end": 0}}')), current_setting('synchronous_commit');
 RESET synchronous_commit;
 
 -- Privileges.

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-our @EXPORT = qw(server incarnation request ask acquire renew release granted refusal kind);
+our @EXPORT = qw(server incarnation request ask acquire renew release granted refusal kind witnesses);
 
 my $nonces = 0;
 
@@ -91,7 +91,7 @@ sub renew
 	my $furthest = delete $how{furthest} // int((time + $server->{offset}) * 1000);
 	$furthest = $grant->{floor} if $furthest < $grant->{floor};
 	return ask($node, $server,
-		{ renew => { worker => $grant->{worker}, counter => $grant->{counter}, furthest => $furthest } }, %how);
+		{ renew => { worker => $grant->{worker}, counter => $grant->{counter}, bound => $grant->{bound}, furthest => $furthest } }, %how);
 }
 
 sub release
@@ -100,7 +100,16 @@ sub release
 	my $grant = $server->{grant};
 	my $end = delete $how{end} // int((time + $server->{offset}) * 1000);
 	return ask($node, $server,
-		{ release => { worker => $grant->{worker}, counter => $grant->{counter}, end => $end } }, %how);
+		{ release => { worker => $grant->{worker}, counter => $grant->{counter}, bound => $grant->{bound}, end => $end } }, %how);
+}
+
+# The files in memory by which registries of a node know after a crash that nothing was lost.
+sub witnesses
+{
+	my ($node) = @_;
+	my ($text) = run_command([ 'pg_controldata', $node->data_dir ]);
+	my ($system) = $text =~ /^Database system identifier: +(\d+)$/m or die $text;
+	return glob sprintf('/dev/shm/snowflake_id.%x-*', $system);
 }
 
 # Returns the worker ID that was granted; dies if none was.

@@ -209,7 +209,7 @@ snowflake_accept_clock()
 snowflake_check_cluster(text[])
 snowflake_cluster_horizon()
 snowflake_cluster_horizon(regclass, text)
-snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)
+snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, boolean, text)
 snowflake_create_registry(text)
 snowflake_declare_registry(text)
 snowflake_drop_pool(text, text)
@@ -235,6 +235,7 @@ my %relation_grants = (
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
+	'_snowflake.reached' => '',
 	'_snowflake.servers' => '',
 	'_snowflake.state' => '',
 	'_snowflake.used' => '',

@@ -24,7 +24,7 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE owner LOGIN; CREATE ROLE caller LOGIN; CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor;
 	CREATE DATABASE reg OWNER owner});
 my @functions = ('_snowflake.lease(text, jsonb)', '_snowflake.read_registry()', 'snowflake_create_registry(text)', 'snowflake_revoke_worker(text, integer, text)',
-	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)',
+	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, boolean, text)',
 	'snowflake_drop_pool(text, text)', 'snowflake_end_grace_period(text)', 'snowflake_declare_registry(text)',
 	'snowflake_drop_server(text, text)', 'snowflake_cluster_horizon()',
 	'snowflake_cluster_horizon(regclass, text)');

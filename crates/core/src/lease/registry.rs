@@ -974,7 +974,15 @@ impl Desk<'_> {
         match (row, grace) {
             (Some(row), _) if self.may_have(state, &row) => Ok(StoredRow::of(&row)),
             (_, Some((cause, retry))) => Err(RegistryError::Grace { cause, retry }),
-            (None, None) => Ok(StoredRow::unused(self, worker, true)),
+            (None, None) => {
+                let mut unused = StoredRow::unused(self, worker, true);
+                // A lost grant may have been one to a server that claimed nothing.
+                if state.loss.is_some() {
+                    let other = StoredRow::unused(self, worker, false);
+                    unused.bound = unused.bound.max(other.bound);
+                }
+                Ok(unused)
+            }
             (Some(row), None) if self.is_free(state, &row) => Err(self.rest(state, &row)),
             (Some(row), None) => {
                 let refused = RegistryError::Held {

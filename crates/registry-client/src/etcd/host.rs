@@ -253,8 +253,14 @@ impl EtcdRegistry {
         self.store(&reading, change, Some(&stored), until)
     }
 
-    /// Makes a pool, and the registry if there is none.
-    pub fn create_pool(&mut self, pool: &StoredPool, until: Instant) -> Result<(), EtcdError> {
+    /// Makes a pool, and the registry if there is none: then, without `unused`, nobody has used the
+    /// pool's worker IDs.
+    pub fn create_pool(
+        &mut self,
+        pool: &StoredPool,
+        unused: Option<bool>,
+        until: Instant,
+    ) -> Result<(), EtcdError> {
         self.try_members(until, |host, until| {
             let (pools, key) = (
                 host.key("/pools/"),
@@ -264,6 +270,9 @@ impl EtcdRegistry {
             let reading = host.read(&[&state], &[&pools], until)?;
             let stored: Option<Stored> = reading.value(&state)?;
             let input = reading.etcd_input.registry_input(stored.as_ref());
+            let mut wanted = pool.clone();
+            wanted.pool.unused = unused.unwrap_or(stored.is_none());
+            let pool = &wanted;
             if reading.entry(&key).is_some() {
                 return Err(EtcdError::PoolExists.into());
             }
