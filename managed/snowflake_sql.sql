@@ -367,8 +367,8 @@ COMMENT ON FUNCTION snowflake_sql.snowflake_advance_all(interval) IS
     'moves all generators of the caller up to the clock, or this far ahead of it; returns how many could not be moved; null on a standby';
 
 -- Part 3: who has no scheduler. An ID is late from 1 to 2 s on. Of the sessions that find one, about
--- one tries to move the generator; the others, and who has failed, wait for about as many seconds as
--- there are sessions. So all together try about once a second, and each try stops them for 10 ms.
+-- one tries to move the generator; the others wait a little, and who has failed waits for about as
+-- many seconds as there are sessions. So all together fail once a second, for 10 ms each time.
 
 CREATE FUNCTION snowflake_sql.fresh() RETURNS bigint
     LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL SAFE
@@ -383,28 +383,26 @@ DECLARE
     setting text := 'snowflake_sql.again_' || generator::oid;
     again bigint := coalesce(nullif(current_setting(setting, true), '')::bigint, 0);
     users integer;
+    wait_ms integer;
 BEGIN
     IF now_ms < again AND again < now_ms + 3600000 OR NOT pg_has_role((snowflake_sql.need(generator)).owner, 'USAGE') THEN
         RETURN drawn;
     END IF;
     SELECT count(DISTINCT l.virtualtransaction) INTO users FROM pg_locks AS l WHERE l.locktype = 'relation' AND l.relation = generator;
-    again := CASE WHEN again > 0 OR random() * users < 1 THEN
-        snowflake_sql.move(generator, snowflake_sql.tick(clock_timestamp()) << 22, 10, true) END;
+    wait_ms := CASE WHEN again > 0 OR random() * users < 1 THEN 2000 ELSE 200 END;
+    again := CASE WHEN wait_ms = 2000 THEN snowflake_sql.move(generator, snowflake_sql.tick(clock_timestamp()) << 22, 10, true) END;
     -- Who has moved it once goes on.
-    PERFORM set_config(setting, CASE WHEN again > 0 THEN '1' ELSE (now_ms + (2000 * random() * users)::bigint)::text END, false);
+    PERFORM set_config(setting, CASE WHEN again > 0 THEN '1' ELSE (now_ms + (wait_ms * random() * users)::bigint)::text END, false);
     RETURN CASE WHEN again > 0 THEN nextval(generator) ELSE drawn END;
 END $$;
-COMMENT ON FUNCTION snowflake_sql.next_of_late(regclass) IS
-    'internal: moves a generator that is late, if the caller owns it, and returns the next ID; else the ID that was drawn';
+COMMENT ON FUNCTION snowflake_sql.next_of_late(regclass) IS 'internal: moves a generator that is late, if the caller owns it, and returns the next ID; else the ID that was drawn';
 
 CREATE FUNCTION snowflake_sql.snowflake_nextval(generator regclass) RETURNS bigint
     LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
     RETURN CASE WHEN nextval(generator) < snowflake_sql.fresh() THEN snowflake_sql.next_of_late(generator) ELSE currval(generator) END;
-COMMENT ON FUNCTION snowflake_sql.snowflake_nextval(regclass) IS
-    'next ID of a generator; a session of its owner also moves the generator up to the clock, if that is late';
+COMMENT ON FUNCTION snowflake_sql.snowflake_nextval(regclass) IS 'next ID of a generator; a session of its owner also moves the generator up to the clock, if that is late';
 
-CREATE FUNCTION snowflake_sql.snowflake_currval(generator regclass) RETURNS bigint
-    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE RETURN currval(generator);
+CREATE FUNCTION snowflake_sql.snowflake_currval(generator regclass) RETURNS bigint LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE RETURN currval(generator);
 COMMENT ON FUNCTION snowflake_sql.snowflake_currval(regclass) IS 'last ID that this session got from a generator';
 
 -- Part 4: what is wrong. The position is read by OID: behind a name there could be a view by now. That
@@ -584,7 +582,7 @@ SELECT f.* FROM (
     FROM counted AS c WHERE c.kind <> 'fine'
     UNION ALL
     SELECT 'warning', 'unknown worker ID', c.worker, NULL, sum(c.n)::bigint, min(c.least), max(c.most), NULL,
-        format('Find out which database has it. The rows: SELECT * FROM %1$s WHERE %2$I & 1023 = %%s', c.worker)
+        $2 || c.worker
     FROM counted AS c WHERE NOT $1 @> c.worker GROUP BY c.worker
     UNION ALL
     SELECT 'warning', 'worker IDs were not checked', NULL, NULL, NULL, NULL, NULL, NULL, 'Give them, as in worker_ids => ''{[1,4)}'' for 1 to 3.'
@@ -594,7 +592,8 @@ SELECT f.* FROM (
     UNION ALL
     SELECT 'info', 'IDs of a day', c.worker, c.day, c.n, c.least, c.most, NULL, NULL FROM counted AS c WHERE c.kind = 'fine') AS f
 ORDER BY array_position('{error,warning,info}', f.severity), f.kind = 'IDs of a day', f.kind, f.day DESC, f.worker$query$,
-        relation, key, CASE WHEN sample < 100 THEN format('TABLESAMPLE SYSTEM (%s)', sample) ELSE '' END) USING worker_ids;
+        relation, key, CASE WHEN sample < 100 THEN format('TABLESAMPLE SYSTEM (%s)', sample) ELSE '' END)
+        USING worker_ids, format('Find out which database has it. The rows: SELECT * FROM %s WHERE %I & 1023 = ', relation, key);
 END $$;
 COMMENT ON FUNCTION snowflake_sql.snowflake_check(regclass, name, double precision, regclass, int8multirange) IS
     'checks the IDs that a column holds: of the future, before the epoch, of unknown worker IDs; and counts them by worker ID and day';

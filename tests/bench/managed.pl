@@ -12,7 +12,7 @@ use Snowflake;
 use Time::HiRes qw(sleep);
 
 my $quick = $ENV{QUICK};
-my ($rounds, $ids, $seconds) = $quick ? (1, 20_000, 1) : (7, 200_000, 4);
+my ($rounds, $ids, $seconds) = $quick ? (1, 20_000, 1) : (9, 100_000, 3);
 
 my $node = PostgreSQL::Test::Cluster->new('bench');
 $node->init;

@@ -229,6 +229,8 @@ is(sql($node, q{CREATE TABLE checked (id bigint); INSERT INTO checked SELECT sno
 	'warning|unknown worker ID|9||1', 'info|all IDs|||14', 'info|small numbers|||1', 'info|IDs of a day|1|2025-03-02|5', 'info|IDs of a day|2|2025-03-02|5'), 'snowflake_check()');
 is(sql($node, q{SELECT c.severity, c.finding, c.worker_id, c.day, c.ids FROM native.snowflake_check('checked', 'id', layout => $$layout='time:41 sequence:12 worker:10' epoch=2025-01-01Z$$, worker_ids => '{[1,3)}') AS c WHERE c.finding ~ 'future|unknown|epoch|small|all' ORDER BY 1, 2, 3}),
 	join("\n", 'error|ID before the epoch|||1', 'error|ID of the future|9||1', 'info|all IDs|||14', 'info|small numbers|||1', 'warning|ID of the future|1||1', 'warning|unknown worker ID|9||1'), 'as the native function does');
+is(sql($node, q{CREATE TABLE "o'd %s %1$I" ("k'%s" bigint PRIMARY KEY); INSERT INTO "o'd %s %1$I" VALUES (nextval('g')); SELECT hint FROM snowflake_check('"o''d %s %1$I"', worker_ids => '{}') WHERE severity = 'warning';
+	SELECT 1 FROM snowflake_set_default('"o''d %s %1$I"', generator => 'g'); INSERT INTO "o'd %s %1$I" DEFAULT VALUES}), q{Find out which database has it. The rows: SELECT * FROM public."o'd %s %1$I" WHERE "k'%s" & 1023 = 77} . "\n1", 'odd names of tables and columns');
 like(sql($node, q{SELECT finding FROM snowflake_check('checked', 'id', sample => 50)}), qr/worker IDs were not checked/, 'a sample, without worker IDs');
 
 # --- Privileges -------------------------------------------------------------------------
