@@ -18,7 +18,8 @@
 //!    was not given up. So a reply that is late cannot bring back what is past.
 //! 4. **When to renew.** When the registry has said, or when a third of what the bound leaves is
 //!    used up, a fifth sooner or later, so that servers do not ask all at once; and at once when
-//!    a caller needs more: [`Node::need`].
+//!    a caller needs more: [`Node::need`]. A registry that is slow to answer is asked later than it
+//!    has said, by ten times what the answer took, but by its pause at most.
 //! 5. **Out of reach.** The node asks again until it is answered: a second apart at most, or ten
 //!    while more than half of the bound is left. IDs resume by themselves.
 //! 6. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
@@ -649,6 +650,8 @@ impl Node {
             return;
         };
         let left = right.not_after.since(now.clock.max(now.furthest));
+        let took = now.boot.since(sent.at).millis();
+        let again = again.plus(took.times(10).min(again));
         let third = Millis::new(left.get() / 3).min(again);
         let third = Millis::new(third.get() * self.jitter() / 100);
         self.due = Some(after(sent.at, third.max(LEAST_PAUSE)));

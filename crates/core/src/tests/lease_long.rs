@@ -1,7 +1,8 @@
 //! Leases that are longer than the patience: one test for each rule that only they have, and for
 //! each way in which an earlier form of the rules was broken.
 
-use super::super::id::{UnixMillis, WorkerId};
+use super::super::id::{BootNanos, UnixMillis, WorkerId};
+use super::super::lease::node::{Next, NodeInput};
 use super::super::lease::registry::Rows;
 use super::super::lease::{Answer, Ask, Cause, Fence, FloorCause, RegistryError, ServerKey};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
@@ -47,6 +48,36 @@ fn a_young_lease_is_short() {
         most = most.max(far);
     }
     assert!(most >= 110, "{most}");
+}
+
+/// How long until the next renewal, if the answer to one takes so long, in milliseconds.
+fn pause_after(took: i64) -> i64 {
+    let mut world = world(8, 1);
+    world.seconds(40);
+    let now = world.node_input(0);
+    let node = &mut world.servers[0].node;
+    let at = BootNanos::new(now.boot.get() + 60_000_000_000);
+    let Next::Send(request) = node.next(&NodeInput { boot: at, ..now }) else {
+        panic!("no renewal is due after a minute");
+    };
+    let reply = world.answer(0, 0, &request);
+    let later = BootNanos::new(at.get() + took * 1_000_000);
+    let then = NodeInput { boot: later, ..now };
+    let node = &mut world.servers[0].node;
+    node.on_reply(&reply, &then);
+    match node.next(&then) {
+        Next::Sleep(pause) => pause.millis().get() + took,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A storm on a registry ends sooner if those whom it answers late come back later.
+#[test]
+fn a_slow_registry_is_asked_less_often() {
+    let [quick, slow, slowest] = [0, 500, 5000].map(pause_after);
+    assert!((8_000..=12_000).contains(&quick), "{quick}");
+    assert!((12_000..=18_000).contains(&slow), "{slow}");
+    assert!((16_000..=24_000).contains(&slowest), "{slowest}");
 }
 
 /// What the lease is for: no contact, and IDs for two minutes.
