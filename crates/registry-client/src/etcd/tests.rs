@@ -341,7 +341,7 @@ fn two_at_once_make_one_registry() {
     let Some(etcd) = Etcd::start("races") else {
         return;
     };
-    let races = std::env::var("RACES").map_or(20, |races| races.parse().unwrap());
+    let races = std::env::var("RACES").map_or(60, |races| races.parse().unwrap());
     for _ in 0..races {
         let mut servers = [1, 2].map(|number| Server::new(&etcd, number));
         let start = Barrier::new(2);
