@@ -1,5 +1,7 @@
 //! Tests that ask an etcd of their own. They say so and pass where none is installed.
 
+mod vectors;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
@@ -455,7 +457,7 @@ fn no_grant_lies_below_a_horizon_that_was_read() {
         namespace: "default".to_string(),
         pool: Pool::default_at(RegistryMillis::new(0)),
     };
-    admin.host.create_pool(&pool, soon()).unwrap();
+    admin.host.create_pool(&pool, Some(true), soon()).unwrap();
     let mut servers: Vec<Server> = (1..=3).map(|number| granted(&etcd, number)).collect();
     for server in &mut servers {
         assert!(server.renew());
