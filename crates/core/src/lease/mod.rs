@@ -378,7 +378,6 @@ impl Pool {
 
     /// How long a holder may be silent before the hold begins, after which another server gets
     /// its worker ID.
-    #[must_use]
     pub fn patience(&self) -> Millis {
         self.lease.min(PATIENCE)
     }

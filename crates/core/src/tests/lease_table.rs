@@ -104,8 +104,9 @@ impl Rows for Table {
     }
 
     fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
-        let rows = self.ordinary().filter(|row| free.has(row)).count() as i64;
-        let unused = self.pool.ordinary() - self.ordinary().count() as i64;
+        let number = |count: usize| i64::try_from(count).unwrap();
+        let rows = number(self.ordinary().filter(|row| free.has(row)).count());
+        let unused = self.pool.ordinary() - number(self.ordinary().count());
         rows + if with_unused { unused } else { 0 }
     }
 
