@@ -76,7 +76,7 @@ my $liar = server(450);
 my $its = granted(acquire($node, $liar, @mallory));
 for my $horizon (-9223372036854775807 - 1, -5_000_000_000_000_000_000, 9223372036854775807)
 {
-	my %ask = (worker => $its, counter => $liar->{grant}{counter}, furthest => 0, horizon => $horizon);
+	my %ask = (worker => $its, counter => $liar->{grant}{counter}, bound => 0, furthest => 0, horizon => $horizon);
 	is(kind(ask($node, $liar, { renew => \%ask }, @mallory)), 'renewed', "a horizon of $horizon");
 	is(sql(q{SELECT count(*) FROM snowflake_cluster_servers WHERE host = 'host450'}), 1, 'the servers can be read');
 }
