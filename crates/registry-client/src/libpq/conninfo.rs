@@ -247,6 +247,47 @@ mod tests {
     }
 
     #[test]
+    fn each_host_is_a_server_of_its_own() {
+        assert_eq!(
+            hosts("host=a,b,a port=1,2,3 dbname=d user=u"),
+            [
+                "host=a port=1 dbname=d",
+                "host=b port=2 dbname=d",
+                "host=a port=3 dbname=d"
+            ]
+        );
+        assert_eq!(
+            hosts("hostaddr=1.1.1.1,2.2.2.2 port=7"),
+            ["hostaddr=1.1.1.1 port=7", "hostaddr=2.2.2.2 port=7"]
+        );
+        assert_eq!(
+            hosts("host=a,b hostaddr=1.1.1.1,2.2.2.2"),
+            [
+                "host=a hostaddr=1.1.1.1 port=5432",
+                "host=b hostaddr=2.2.2.2 port=5432"
+            ]
+        );
+        assert_eq!(hosts("postgresql://a:1,b:2/d").len(), 2);
+        assert_eq!(hosts("host=a port=1"), ["host=a port=1"]);
+        assert_eq!(hosts("port=1"), ["port=1"]);
+    }
+
+    #[test]
+    fn what_libpq_refuses_is_told() {
+        for (conninfo, why) in [
+            ("host=a,b port=1,2,3", "3 port numbers"),
+            ("service=there_is_none", "there_is_none"),
+            ("host=a,b sslmode=none", "sslmode"),
+        ] {
+            let server = Conninfo::parse(conninfo).unwrap();
+            let LibpqError::Connect(message) = crate::libpq::hosts(&server).unwrap_err() else {
+                panic!("{conninfo}");
+            };
+            assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
     fn secrets_are_not_described() {
         let server = Conninfo::parse("postgresql://u:hunter2@a:1,b:2/d?sslpassword=hunter2");
         assert_eq!(
