@@ -385,6 +385,7 @@ COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
 COMMENT ON COLUMN snowflake_pools.stopped_by IS 'host name of that server';
 
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Two worker IDs for each server, and a quarter of the pool, or one.
 CREATE FUNCTION _snowflake.wanted_size(servers bigint) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -394,7 +395,6 @@ END;
 COMMENT ON FUNCTION _snowflake.wanted_size(bigint) IS 'internal: how many worker IDs a pool needs at least for so many servers';
 
 -- It reads the view with the rights of its reader.
-SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.pool_calls() RETURNS SETOF text
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE ROWS 10
 BEGIN ATOMIC

@@ -196,9 +196,10 @@ BEGIN
             'and half a second of the lead goes each second.', _snowflake.lasting(g.ahead_by), CASE
                 WHEN g.on_rollback <> 'next_worker' AND g.ahead_by - interval '1 minute'
                     < library.floor - worker.since - (clock_timestamp() - worker.since) / 2 THEN library.floor_because
-                WHEN p.largest_rollback >= g.ahead_by THEN 'the clock was set back'
+                WHEN p.largest_rollback >= g.ahead_by - interval '1 minute' THEN 'the clock was set back'
                 ELSE 'it was advanced, or its mark was ahead' END), NULL
-        FROM generators AS g LEFT JOIN _snowflake.statistics() AS p ON p.generator::text = g.name
+        -- Another generator may have found it first.
+        FROM generators AS g CROSS JOIN (SELECT max(s.largest_rollback) FROM _snowflake.statistics() AS s) AS p (largest_rollback)
         WHERE g.ahead_by > '1 minute' AND g.refused_since IS NULL AND g.problem IS NULL AND NOT g.is_past
         UNION ALL
         SELECT 9, 'warning', 'generator ' || g.name,

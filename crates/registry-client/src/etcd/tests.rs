@@ -511,7 +511,7 @@ fn what_a_system_has_reached_outlives_its_row() {
         namespace: "default".to_string(),
         pool: Pool::default_at(RegistryMillis::new(0)),
     };
-    ahead.host.create_pool(&pool, soon()).unwrap();
+    ahead.host.create_pool(&pool, Some(true), soon()).unwrap();
     ahead.off = Millis::new(3_600_000);
     ahead.acquire().unwrap();
     let lost = ahead.grant.clone().unwrap();
