@@ -307,13 +307,6 @@ pub(super) fn joined(
         return;
     }
     let known = servers.server(&identity);
-    // A message of an incarnation that is gone.
-    if known
-        .as_ref()
-        .is_some_and(|server| server.holder.started > row.holder.started)
-    {
-        return;
-    }
     let counts = known.filter(|server| server.dropped.is_none());
     let since = counts.as_ref().map_or(input.now, |server| server.since);
     // See rule 5.
@@ -341,9 +334,18 @@ pub(super) fn successor(
 ) -> bool {
     let server = servers.server(&asker.identity);
     server.is_some_and(|server| {
-        let may_run = !server.stopped && server.dropped.is_none() && now < server.until;
+        // What transactions hold that a stop has left is known by the next start only.
+        let may_run = server.dropped.is_none() && (server.stopped || now < server.until);
         server.holder.started > asker.started && may_run
     })
+}
+
+/// Whether the server that asks counts by this incarnation. By another one that has got a worker ID
+/// since, or has returned one, it does not: that has ended the token.
+pub(super) fn counts(servers: &mut Draft<impl Servers>, request: &Request) -> bool {
+    let identity = &request.asker.identity;
+    let server = servers.server(identity);
+    identity.generator != 0 || server.is_some_and(|server| server.nonce == request.nonce)
 }
 
 /// Whether an administrator has dropped the server that asks: its token has ended.
@@ -364,15 +366,9 @@ pub(super) fn reported(
         return;
     }
     let known = servers.server(&row.holder.identity);
-    // A message of an incarnation that is gone.
-    if known.as_ref().is_some_and(|server| {
-        server.nonce != row.nonce && server.holder.started >= row.holder.started
-    }) {
+    let Some(mut server) = known.filter(|server| server.nonce == row.nonce) else {
         return;
-    }
-    // A server that renews counts, whatever has become of its entry.
-    let known = known.filter(|server| server.nonce == row.nonce);
-    let mut server = known.unwrap_or_else(|| newcomer(row, now));
+    };
     let latest = state.top.max(now).plus(pool.hold);
     let latest = latest.as_nodes_clock().min(row.bound);
     if let Some(report) = report {
@@ -382,20 +378,6 @@ pub(super) fn reported(
     server.until = row.leased_until.plus(pool.hold);
     server.stopped = false;
     servers.put_server(server);
-}
-
-fn newcomer(row: &Row, now: RegistryMillis) -> Server {
-    Server {
-        holder: row.holder.clone(),
-        nonce: row.nonce,
-        worker: row.worker,
-        since: now,
-        horizon: None,
-        reported: None,
-        until: row.leased_until,
-        stopped: false,
-        dropped: None,
-    }
 }
 
 /// A worker ID is returned. `held`: transactions hold IDs from this instant on.

@@ -69,7 +69,8 @@
 //!     gives up what it had. See `State::listen`.
 //! 16. **A later incarnation** of a server ends the tokens of the earlier ones, though it has
 //!     another worker ID. Two servers on one data directory share what the bound does not guard.
-//!     The earlier one gets a worker ID again only when the later one is gone.
+//!     The earlier one gets a worker ID again only when the later one is gone, and that is a new
+//!     grant: its floor is above the horizon, and ends the tokens of the later one in turn.
 //! 17. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
 //!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
@@ -694,7 +695,7 @@ impl Desk<'_> {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
                     _ if cluster_horizon::is_dropped(rows, self.request) => Fence::Revoked,
-                    _ if self.is_succeeded(rows) => Fence::Succeeded,
+                    _ if !cluster_horizon::counts(rows, self.request) => Fence::Succeeded,
                     row if again && row.renewed => return Err(self.renewed(row)),
                     row => return self.confirmed(state, rows, row.clone(), bound),
                 }
