@@ -735,6 +735,8 @@ impl Desk<'_> {
                 }
             }
             row.bound = bound;
+            // Kept in any case: the node is told another era, with which it proves nothing.
+            rows.put(row.clone());
         }
         match state.is_known(self, &row) {
             true => Ok(row),
@@ -785,7 +787,7 @@ impl Desk<'_> {
         row.renewed = true;
         self.heard(state, &mut row);
         row.leased_until = now.plus(pool.patience());
-        let by = row.holder.identity.voucher();
+        let by = row.holder.identity.server();
         let loss = state.loss.as_mut();
         if loss.is_some_and(|loss| loss.agrees(by, clock, now, pool.hold)) {
             state.top = now;
