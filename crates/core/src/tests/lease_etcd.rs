@@ -574,7 +574,7 @@ fn a_report_outlives_the_renewal_that_has_it() {
     let mut server = server_of(&mut world, 0);
     server.horizon = Some(UnixMillis::new(world.now));
     let horizon = server.horizon;
-    let (state, table) = world.newest().disk.clone();
+    let (mut state, table) = world.newest().disk.clone();
     let row = world.row(0).clone();
     let mut elsewhere = here(server.clone());
     elsewhere.namespace = "other".to_string();
@@ -584,7 +584,6 @@ fn a_report_outlives_the_renewal_that_has_it() {
     later.server.holder.identity.inode += 2;
     let found = etcd::EtcdRows {
         rows: vec![row.clone()],
-        // Nobody is said to have been silent.
         is_all: false,
         servers: vec![elsewhere, later, here(server)],
         ..etcd::EtcdRows::default()
@@ -594,6 +593,8 @@ fn a_report_outlives_the_renewal_that_has_it() {
         pool: table.pool,
     };
     world.pass(40 * SECOND);
+    // Somebody has asked in vain.
+    state.top = RegistryMillis::new(world.now);
     let request = world.ask(1).unwrap();
     let stored = etcd::Stored {
         state,

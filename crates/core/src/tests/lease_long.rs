@@ -836,3 +836,26 @@ fn a_bound_that_was_proven_once_is_kept() {
     assert!(world.row(0).bound >= bound, "{}", world.log.join("\n"));
     world.check();
 }
+
+/// All that the registry has stored was deleted, and an administrator makes it anew, and says that
+/// servers have used its worker IDs. A newcomer asks first, and the holder's lease is in force still.
+#[test]
+fn a_registry_that_is_made_by_hand_knows_that_others_have_led() {
+    let mut world = world(8, 2);
+    world.newest().disk.1.pool.unused = false;
+    down(&mut world, 1);
+    world.seconds(60);
+    world.make_anew();
+    world.start(1);
+    assert!(world.contact(1));
+    for _ in 0..300 {
+        world.pass(SECOND);
+        for server in 0..2 {
+            world.contact(server);
+            world.issue(server);
+        }
+    }
+    assert_eq!(held(&world, 1), Some(0));
+    assert!(world.servers[1].issued_at.is_some());
+    world.check();
+}
