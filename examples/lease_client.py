@@ -128,7 +128,6 @@ class LeasedIds:
         return {"system": int(number), "boot": boot_id, "device": found.st_dev, "inode": found.st_ino, "generator": 0}
 
     def _begin(self):
-        """Begins an incarnation."""
         self.nonce, self.number = os.urandom(16).hex(), 0
         self.holder["started"] = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
@@ -174,9 +173,9 @@ class LeasedIds:
     def close(self):
         """Issues no more IDs, and returns the worker ID."""
         if os.getpid() != self.process:
-            return  # the parent issues on
+            return
         with self.lock:
-            self.closed = True
+            self.closed, self.trouble = True, self.trouble or "no more IDs are issued"
             self.lock.notify_all()
         self.keeper.join()
         if self.holds:
@@ -199,28 +198,32 @@ class LeasedIds:
         return {"format": 1, "asker": self.holder, "nonce": self.nonce, "number": self.number,
                 "clock": time.time_ns() // 1_000_000, "memory": self.memory, "ask": {name: ask}}
 
-    def _next_request(self):
+    def _horizon(self):
+        with self.lock:
+            # What is issued from now on has this tick or a later one.
+            latest = self._furthest() - 1 if self.right else None
+        # Without the lock, since the program may issue under a lock of its own.
+        least = self.pending() if self.pending and self.right else None
+        return latest if least is None else min(latest, EPOCH + (least >> WORKER_BITS + SEQUENCE_BITS))
+
+    def _next_request(self, horizon):
         if not self.holds:
             return self._request("acquire", {"fixed": self.fixed, "last": self.right and self.right["worker"]})
-        # What is issued from now on has this tick or a later one.
-        horizon = furthest = self._furthest()
-        least = self.pending and self.pending()
-        if least is not None:
-            horizon = EPOCH + (least >> WORKER_BITS + SEQUENCE_BITS)
-        return self._request("renew", {**self._token(), "furthest": furthest, "horizon": min(horizon, furthest - 1)})
+        return self._request("renew", {**self._token(), "furthest": self._furthest(), "horizon": horizon})
 
     def _keep(self):
         while not self.closed:
-            with self.lock:
-                request, sent, self.needed = self._next_request(), time.monotonic(), False
+            sent = time.monotonic()
             try:
+                horizon = self._horizon()
+                with self.lock:
+                    request, self.needed = self._next_request(horizon), False
                 reply = self.registry.ask(request)
                 with self.lock:
                     pause, self.failures = self._conclude(reply), 0
             except Exception as error:  # whatever it is, the bound stands
                 self.registry.close()
                 self.trouble, self.failures = str(error).strip(), self.failures + 1
-                # While more than half of the time to the bound is left, there is no hurry.
                 is_early = self.right and 2 * (self.right["bound"] - time.time_ns() // 1_000_000) > self.right["span"]
                 longest = max(1, min(10, self.right["terms"]["patience"] / 2000)) if is_early else 1
                 pause = min(2 ** min(self.failures, 5) / 2, longest)
@@ -244,15 +247,12 @@ class LeasedIds:
         self.trouble = "the registry refuses the request: " + json.dumps(reply["answer"])
         why, what = parts(what) if kind == "refused" else (kind, {"retry": 20})
         if why == "fenced" and what["why"] == "succeeded":
-            # A later process has this identity.
             self.right, self.holds, self.closed = None, False, True
         elif why == "ignored" or why == "fenced" and what["why"] == "copied":
-            # A copy of this process has the same position.
             self.right, self.holds = None, False
             self._begin()
         elif why in ("fenced", "foreign") and self.holds:
-            # IDs below the bound can still be issued.
-            self.holds = False
+            self.holds = False  # what lies below the bound can still be issued
             return 0.02
         return min(max(what.get("retry", 1000), 20), 1000) / 1000
 

@@ -116,9 +116,18 @@ const KEEP_REACHED: &str = "WITH passed AS ( \
 /// How a transaction has locked the registry: see the head of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lock {
-    /// Beside others that share it, but not beside one of the same server.
-    Shared(ServerKey),
+    /// Beside others that share it, but not beside one of the same server: its number.
+    Shared(u16),
     Alone,
+}
+
+impl Lock {
+    /// Two servers of one number wait for each other, and nothing else.
+    fn shared(identity: ServerKey) -> Self {
+        let mut hasher = DefaultHasher::new();
+        identity.server().text().hash(&mut hasher);
+        Self::Shared(u16::try_from(hasher.finish() % u64::from(u16::MAX)).unwrap_or(0) + 1)
+    }
 }
 
 /// Answers the request of a server; both are JSON.
@@ -136,7 +145,7 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     }
     // This is not what the request says.
     request.asker.identity.role = caller();
-    let shared = Lock::Shared(request.asker.identity);
+    let shared = Lock::shared(request.asker.identity);
     if matches!(request.ask, Ask::Renew { .. })
         && let Some(reply) = registry.answer(pool, &mut request, shared)?
     {
@@ -272,16 +281,10 @@ impl Registry {
     fn locks(lock: Lock) -> [Option<(u16, u32)>; 2] {
         match lock {
             Lock::Alone => [Some((0, pg_sys::ExclusiveLock)), None],
-            Lock::Shared(identity) => {
-                let mut hasher = DefaultHasher::new();
-                identity.server().text().hash(&mut hasher);
-                // Two servers that share a number wait for each other, and nothing else.
-                let part = u16::try_from(hasher.finish() % u64::from(u16::MAX)).unwrap_or(0) + 1;
-                [
-                    Some((0, pg_sys::ShareLock)),
-                    Some((part, pg_sys::ExclusiveLock)),
-                ]
-            }
+            Lock::Shared(part) => [
+                Some((0, pg_sys::ShareLock)),
+                Some((part, pg_sys::ExclusiveLock)),
+            ],
         }
     }
 

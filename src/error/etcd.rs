@@ -111,8 +111,8 @@ pub fn sentence(problem: &EtcdError, pool: &str) -> String {
         ),
         EtcdError::Emptied => format!(
             "Nothing is stored in etcd under this prefix, though this server has asked a registry \
-             there before. If that one is gone for good, snowflake_create_pool() with \
-             unused => false makes pool \"{pool}\" anew."
+             there before. If that one is gone for good, snowflake_create_pool() on this server \
+             makes pool \"{pool}\" anew, so that it begins above the leases that are lost."
         ),
         EtcdError::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
         EtcdError::Format(format) => format!(

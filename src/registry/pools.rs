@@ -7,12 +7,13 @@ use pgrx::spi::quote_identifier;
 use serde::Deserialize;
 
 use super::super::error::{self, Error};
-use super::super::{etcd_admin, spi};
+use super::super::{etcd_admin, guc, shmem, spi};
 use super::place::has_pools;
 use super::{
     Changes, Lock, Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block,
     json, parsed,
 };
+use snowflake_registry_client::etcd::url::Url;
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.
 pub const NAME_LIMIT: usize = 255;
@@ -102,8 +103,25 @@ pub fn create_pool(wanted: &WantedPool, place: Place) -> Result<(), Error> {
             pool.pool.unused = wanted.unused.unwrap_or(is_new);
             put(registry, pool)
         }
-        Place::Etcd(url) => etcd_admin::create_pool(url, pool, wanted.unused),
+        Place::Etcd(url) => {
+            // Where a registry was whose keys are gone, its leases may be in force.
+            let unused = wanted.unused.or(has_leased_from(&url).then_some(false));
+            etcd_admin::create_pool(url, pool, unused)
+        }
     }
+}
+
+/// Whether this server has had a worker ID of the registry in this etcd since it was started.
+fn has_leased_from(url: &Url) -> bool {
+    let of_setting = Url::parse(&guc::registry());
+    let is_used = of_setting.is_ok_and(|used| used.describe() == url.describe());
+    is_used
+        && shmem::shared().is_ok_and(|shared| {
+            shared.with_lease(shared.server(), |_, state| {
+                let kept = state.link.as_ref();
+                kept.is_some_and(|kept| kept.node.right().is_some())
+            })
+        })
 }
 
 /// Makes the default pool if this database has no pool, and lets a role lease worker IDs.

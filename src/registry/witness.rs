@@ -214,22 +214,19 @@ pub fn latest(life: u128) -> Option<Note> {
     let (path, head) = place(life);
     let mut content = Vec::new();
     open(&path).ok()?.read_to_end(&mut content).ok()?;
-    let (end, note) = latest_of(&content, &head)?;
-    // SAFETY: in a transaction, and not in recovery.
-    let now = unsafe { pg_sys::GetXLogInsertRecPtr() };
-    (end <= now).then_some(note)
+    latest_of(&content, &head)
 }
 
-/// The latest note of a file, and where its commit ends.
-fn latest_of(content: &[u8], head: &[u8; SIZE]) -> Option<(u64, Note)> {
+/// The latest note of a file.
+fn latest_of(content: &[u8], head: &[u8; SIZE]) -> Option<Note> {
     let (slots, rest) = content.strip_prefix(head)?.as_chunks::<SIZE>();
     let used = slots
         .iter()
         .filter(|slot| slot.iter().any(|byte| *byte != 0));
     // A damaged one may have been the latest.
     let notes: Option<Vec<_>> = used.map(|slot| Note::from_text(unsealed(slot)?)).collect();
-    let latest = notes?.into_iter().max_by_key(|(end, _)| *end);
-    latest.filter(|_| rest.is_empty())
+    let (_, latest) = notes?.into_iter().max_by_key(|(end, _)| *end)?;
+    rest.is_empty().then_some(latest)
 }
 
 impl Note {
@@ -327,11 +324,8 @@ mod tests {
             slot(u64::MAX, &row(3)),
             slot(4, &row(9)),
         ];
-        assert_eq!(latest_of(&file(&slots), &head), Some((u64::MAX, row(3))));
-        assert_eq!(
-            latest_of(&file(&slots[..2]), &head),
-            Some((u64::MAX - 1, state()))
-        );
+        assert_eq!(latest_of(&file(&slots), &head), Some(row(3)));
+        assert_eq!(latest_of(&file(&slots[..2]), &head), Some(state()));
         // Nothing is known: no note, another life, no file.
         assert_eq!(latest_of(&file(&[empty]), &head), None);
         assert_eq!(latest_of(&file(&slots), &sealed("another")), None);

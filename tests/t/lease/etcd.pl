@@ -244,7 +244,7 @@ $etcd->lose_data;
 $etcd->start_member(0);
 $etcd->wait_until_up;
 wait_until('there is no registry', sub { worker($a, 'last_error') eq 'Nothing is stored in etcd under this prefix, though this server has asked a registry there before. '
-	  . 'If that one is gone for good, snowflake_create_pool() with unused => false makes pool "some" anew.' });
+	  . 'If that one is gone for good, snowflake_create_pool() on this server makes pool "some" anew, so that it begins above the leases that are lost.' });
 $admin->safe_psql('postgres', create_pool(qq{'some', int8range(0, 16), $short}));
 is($admin->safe_psql('postgres', qq{SELECT count(*) FROM snowflake_workers}), 0, 'no worker ID is known');
 wait_until('another registry', sub { in_log($a, qr/The registry does not know what this server remembers of it/) > 0 });

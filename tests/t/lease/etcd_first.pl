@@ -76,6 +76,11 @@ take($d);
 stop_load($_) for @holders;
 check_all('the prefix was deleted', $etcd);
 
+# An administrator makes it anew by hand, on a server that has a lease of before.
+is($etcd->delete_keys, 4, 'the prefix is deleted again');
+$a->safe_psql('postgres', 'SELECT snowflake_create_pool()');
+is($a->safe_psql('postgres', q{SELECT begins - made FROM snowflake_pools}), '00:11:30', 'new leases begin above what may be in force');
+
 # What only an administrator makes.
 my $other = member($template, 'other', "snowflake_id.registry = '$url/snowflake_other'");
 my $mine = member($template, 'mine', "snowflake_id.registry = '$url'", q{snowflake_id.pool = 'mine'});

@@ -267,13 +267,9 @@ last = take(ids)
 assert ids.holds
 
 # What it reports: what is pending, and what is issued later.
-def report():
-    with ids.lock:
-        return ids._next_request()["ask"]["renew"]["horizon"]
-
-assert report() == EPOCH + (last >> 22)
+assert ids._horizon() == EPOCH + (last >> 22)
 pending.append(first)
-assert report() == EPOCH + (first >> 22) < EPOCH + (last >> 22)
+assert ids._horizon() == EPOCH + (first >> 22) < EPOCH + (last >> 22)
 
 def hurry(ids, check):
     deadline = time.monotonic() + 60
@@ -286,11 +282,12 @@ def hurry(ids, check):
 # A copy of the process asks with the same nonce and number.
 worker, nonce = ids.right["worker"], ids.nonce
 with ids.lock:
-    request = ids._next_request()
+    request = ids._next_request(None)
     ids.number -= 1
     assert "renewed" in Registry(place, "two").ask(request)["answer"]
     time.sleep(0.01)
 hurry(ids, lambda: ids.nonce != nonce and ids.right)
+assert ids.nonce != nonce, "it goes on as the copy does"
 take(ids)
 assert ids.right["worker"] != worker, "the copy may issue what follows"
 
@@ -299,6 +296,7 @@ LeasedIds._identity = lambda self, state: ids.holder["identity"]
 later = LeasedIds(place, "two")
 take(later)
 hurry(ids, lambda: ids.closed)
+assert ids.closed, "it goes on beside the later process"
 fails(ids, "succeeded")
 take(later)
 later.close()

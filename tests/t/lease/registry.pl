@@ -191,8 +191,8 @@ $main->wait_for_catchup($standby);
 ($code, $text) = error_of($standby, "SELECT _snowflake.lease('main', '" . request(server(30), { acquire => {} }) . "')");
 is($code, '25006', 'a standby serves nobody');
 is((error_of($standby, 'SELECT snowflake_end_grace_period()'))[0], '25006', 'and nobody administers it');
-is($standby->safe_psql('postgres', 'SELECT * FROM snowflake_workers ORDER BY pool, worker_id'),
-	$main->safe_psql('postgres', 'SELECT * FROM snowflake_workers ORDER BY pool, worker_id'), 'its views show the leases');
+is($standby->safe_psql('postgres', q{SELECT * FROM snowflake_workers WHERE pool <> 'short' ORDER BY pool, worker_id}),
+	$main->safe_psql('postgres', q{SELECT * FROM snowflake_workers WHERE pool <> 'short' ORDER BY pool, worker_id}), 'its views show the leases');
 
 # The standby is promoted, and has lost the last lease.
 my ($known, $lost) = (server(31), server(32));

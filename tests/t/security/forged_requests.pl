@@ -141,7 +141,7 @@ is(sql("SELECT role FROM snowflake_workers WHERE worker_id = $id"), 'honest', 'a
 $honest->{number} = $thief{number};
 stays('a thief');
 my $next = incarnation($honest);
-is(granted(acquire($node, $next, role => 'honest')), $id, 'the same server of the same role has it at once');
+is(granted(acquire($node, $next, fixed => $id, role => 'honest')), $id, 'the same server of the same role has it at once');
 $honest = $next;
 
 # Texts that others print.
@@ -204,10 +204,11 @@ is(kind(acquire($node, $next, role => 'honest')), 'refused grace foreign', 'anot
 ok(wait_until('the end of the grace period', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'another registry: it serves');
 cmp_ok($next->{grant}{floor}, '>', $bound, 'another registry: above all that the old one had granted');
 
-# After a crash, two requests in one transaction that is aborted: the second one would know of an
+# After a crash whose witness is gone, two requests in one transaction that is aborted: the second one would know of an
 # era that is never stored.
 sql('GRANT EXECUTE ON FUNCTION _snowflake.lease(text, jsonb) TO mallory');
 $node->stop('immediate');
+unlink witnesses($node);
 $node->start;
 my ($first, $second) = map { request(server(950 + $_), { acquire => {} }) } 1, 2;
 my ($code, $error) = error_of($node, "SET SESSION AUTHORIZATION mallory; DO \$\$ BEGIN PERFORM _snowflake.lease('main', '$first');

@@ -1,5 +1,7 @@
 //! Tests that ask an etcd of their own. They say so and pass where none is installed.
 
+mod vectors;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use super::gateway::{Gateway, decoded, encoded, number};
 use super::host::{EtcdError, EtcdRegistry};
 use super::url::Url;
-use snowflake_core::id::{BootNanos, UnixMillis};
+use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::{
     Answer, Ask, Cause, Grant, Holder, Memory, Nonce, Pool, RegistryError, RegistryMillis, Request,
@@ -128,6 +130,8 @@ struct Server {
     host: EtcdRegistry,
     asker: Holder,
     number: u64,
+    /// How far its clock is ahead.
+    off: Millis,
     memory: Option<Memory>,
     grant: Option<Grant>,
 }
@@ -153,6 +157,7 @@ impl Server {
                 data_directory: "/var/lib/postgresql/15/main".to_string(),
             },
             number: 0,
+            off: Millis::ZERO,
             memory: None,
             grant: None,
         }
@@ -164,7 +169,7 @@ impl Server {
             asker: self.asker.clone(),
             nonce: Nonce(u128::from(self.asker.identity.inode) << 96 | 77),
             number: self.number,
-            clock: now(),
+            clock: now().plus(self.off),
             memory: self.memory,
             ask,
         };
@@ -338,7 +343,7 @@ fn two_at_once_make_one_registry() {
     let Some(etcd) = Etcd::start("races") else {
         return;
     };
-    let races = std::env::var("RACES").map_or(20, |races| races.parse().unwrap());
+    let races = std::env::var("RACES").map_or(60, |races| races.parse().unwrap());
     for _ in 0..races {
         let mut servers = [1, 2].map(|number| Server::new(&etcd, number));
         let start = Barrier::new(2);
@@ -452,7 +457,7 @@ fn no_grant_lies_below_a_horizon_that_was_read() {
         namespace: "default".to_string(),
         pool: Pool::default_at(RegistryMillis::new(0)),
     };
-    admin.host.create_pool(&pool, soon()).unwrap();
+    admin.host.create_pool(&pool, Some(true), soon()).unwrap();
     let mut servers: Vec<Server> = (1..=3).map(|number| granted(&etcd, number)).collect();
     for server in &mut servers {
         assert!(server.renew());
@@ -493,4 +498,52 @@ fn no_grant_lies_below_a_horizon_that_was_read() {
             assert!(read > 0 && floor >= read, "{floor} {read}");
         }
     });
+}
+
+/// What a system has reached is kept when another one takes its worker ID, until it has passed.
+#[test]
+fn what_a_system_has_reached_outlives_its_row() {
+    let Some(etcd) = Etcd::start("reached") else {
+        return;
+    };
+    let mut ahead = Server::new(&etcd, 1);
+    let pool = StoredPool {
+        namespace: "default".to_string(),
+        pool: Pool::default_at(RegistryMillis::new(0)),
+    };
+    ahead.host.create_pool(&pool, soon()).unwrap();
+    ahead.off = Millis::new(3_600_000);
+    ahead.acquire().unwrap();
+    let lost = ahead.grant.clone().unwrap();
+    let answer = ahead.ask(Ask::Release {
+        worker: lost.worker,
+        counter: lost.counter,
+        bound: lost.bound,
+        end: lost.bound,
+        held: None,
+    });
+    assert_eq!(answer.unwrap(), Answer::Released);
+    let passed = encoded("{\"format\":1,\"instant\":5}");
+    for name in ["/snowflake_id/reached/5", "/snowflake_id/reached/6"] {
+        let put = json!({ "key": encoded(name), "value": passed });
+        etcd.call("/v3/kv/put", &put);
+    }
+    let answer = Server::new(&etcd, 2).ask(Ask::Acquire {
+        fixed: WorkerId::new(0),
+        last: None,
+        latest: None,
+    });
+    let Answer::Granted(taken) = answer.unwrap() else {
+        panic!("not granted")
+    };
+    assert_eq!((taken.worker, taken.floor), (lost.worker, lost.bound));
+    let kept: Vec<String> = keys(&etcd)
+        .into_keys()
+        .filter_map(|key| Some(key.strip_prefix("/snowflake_id/reached/")?.to_string()))
+        .collect();
+    assert_eq!(kept, [ahead.asker.identity.system.to_string()]);
+    ahead.acquire().unwrap();
+    let grant = ahead.grant.unwrap();
+    assert_ne!(grant.worker, lost.worker);
+    assert_eq!(grant.reached, lost.bound);
 }
