@@ -755,6 +755,26 @@ fn an_earlier_incarnation_does_not_come_back_below_the_horizon() {
     world.check();
 }
 
+/// The later incarnation has left a prepared transaction, of which the earlier one does not know. So
+/// that one gets no worker ID, unless the later one is dropped.
+#[test]
+fn an_earlier_incarnation_does_not_hide_what_a_later_one_has_prepared() {
+    let mut world = two_of_three(4);
+    let later = later_incarnation(&mut world);
+    let begin = world.taken(later);
+    world.prepare(later);
+    world.stop(later);
+    world.wake(0);
+    world.seconds(PATIENCE + 20);
+    assert!(world.servers[0].stamp().is_none());
+    assert!(world.consume().unwrap() <= begin);
+    let name = world.known(0).unwrap().name();
+    world.drop_server(&name).unwrap();
+    world.seconds(12);
+    assert!(world.servers[0].stamp().is_some());
+    assert!(world.lag() <= 3);
+}
+
 /// The later incarnation is lost. The earlier one gets a worker ID again, and counts, also if the
 /// later one is dropped.
 #[test]

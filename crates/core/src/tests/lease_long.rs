@@ -760,6 +760,26 @@ fn a_holder_is_heard_before_a_newcomer() {
     world.check();
 }
 
+/// In etcd, only the first one who renews after a silence reads what others have.
+#[test]
+fn a_silence_is_noticed_once() {
+    super::lease_etcd::in_etcd(|| {
+        let mut world = world(3, 3);
+        world.seconds(40);
+        world.pass(100 * SECOND);
+        let mut small = Vec::new();
+        for server in 0..3 {
+            let etcd = |world: &mut World| world.newest().etcd.as_ref().unwrap().small;
+            let before = etcd(&mut world);
+            world.pass(SECOND);
+            assert!(world.contact(server));
+            small.push(etcd(&mut world) - before);
+        }
+        assert_eq!(small, [0, 1, 1]);
+        world.check();
+    });
+}
+
 /// A node that waits asks once in a second. That it was the only one who asked in between is no
 /// silence of the registry, however short the patience is.
 #[test]
