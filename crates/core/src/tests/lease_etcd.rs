@@ -40,6 +40,8 @@ pub struct Etcd {
     stored: (u64, u64),
     /// So many renewals wrote no more than one small key.
     pub small: u64,
+    /// For so many requests, all rows and servers were read.
+    pub whole: u64,
 }
 
 impl Etcd {
@@ -51,6 +53,7 @@ impl Etcd {
             revision: 1,
             stored: (2, 1),
             small: 0,
+            whole: 0,
         })
     }
 
@@ -113,7 +116,9 @@ impl Registry {
         };
         let answer = |found| etcd::answer(&stored, &pool, &found, request, &etcd_input);
         let own = etcd::only_row(&request.ask).map(|only| answer(found(Some(only), false)));
-        let outcome = match own.filter(|own| own.stands(request, &etcd_input)) {
+        let own = own.filter(|own| own.stands(request, &etcd_input));
+        etcd.whole += u64::from(own.is_none());
+        let outcome = match own {
             Some(own) => {
                 // What others have does not change it.
                 assert_eq!(own, answer(found(None, false)), "of {request:?}");
