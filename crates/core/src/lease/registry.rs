@@ -603,16 +603,12 @@ impl Desk<'_> {
             }
             // The token counts, and what the node knows of it is as it was.
             Answer::Refused(RegistryError::TooFarAhead { .. }) => self.proven(state),
-            // The registry that counts is the one that the node has asked before.
-            Answer::Refused(RegistryError::Stopped(_)) => {
-                let seen = self.request.memory.filter(|memory| {
-                    matches!(state.era.judge(&memory.era), Seen::After | Seen::Rival)
-                });
-                if let Some(memory) = seen {
-                    return memory;
-                }
-                None
-            }
+            // The registry that counts is the one that the node has asked before. Or it is this
+            // one in the end, and what the node can prove counts.
+            Answer::Refused(RegistryError::Stopped(_)) => match self.request.memory {
+                Some(memory) => return memory,
+                None => None,
+            },
             _ => None,
         };
         state.memory(token.map(|token| self.seal_token(state, token)))

@@ -185,6 +185,7 @@ macro_rules! searches {
 searches! {
     promote "promote";
     leads "leads";
+    slow "slow";
     snapshots "snapshots";
     losses "losses";
     clones "clones";

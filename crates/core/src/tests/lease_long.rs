@@ -4,7 +4,10 @@
 use super::super::id::{BootNanos, UnixMillis, WorkerId};
 use super::super::lease::node::{Next, NodeInput};
 use super::super::lease::registry::Rows;
-use super::super::lease::{Answer, Ask, Cause, Fence, FloorCause, RegistryError, Role, ServerKey};
+use super::super::lease::{
+    Answer, Ask, Cause, Fence, FloorCause, Named, RegistryError, RegistryMillis, Role, ServerKey,
+    Stopped,
+};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_traces::{down, held, why};
 
@@ -876,5 +879,41 @@ fn a_registry_that_is_made_by_hand_knows_that_others_have_led() {
     }
     assert_eq!(held(&world, 1), Some(0));
     assert!(world.servers[1].issued_at.is_some());
+    world.check();
+}
+
+/// The same, but the registry has stopped meanwhile, until an administrator declares it.
+#[test]
+fn a_registry_that_has_stopped_takes_no_proof_away() {
+    let mut world = world(2, 2);
+    down(&mut world, 1);
+    world.seconds(60);
+    let bound = world.row(0).bound;
+    let lost = world.changes_since(|rows| rows.values().any(|row| row.bound < bound));
+    world.replace(lost, How::Backup);
+    let (now, era) = (world.now, world.newest().disk.0.era);
+    let by = Box::new(Named::from(&world.row(0).holder));
+    world.newest().disk.0.stopped = Some(Stopped {
+        since: RegistryMillis::new(now),
+        seen: era,
+        by,
+    });
+    for _ in 0..4 {
+        world.pass(STEP);
+        world.contact(0);
+    }
+    let RegistryError::Stopped(_) = why(&world, 0) else {
+        panic!("{:?}", why(&world, 0))
+    };
+    let now = world.now;
+    let registry = world.newest();
+    let input = registry.registry_input(now, false);
+    registry.disk.0.declare(&input);
+    world.servers[0].off = -60 * SECOND;
+    for _ in 0..3 {
+        world.pass(SECOND);
+        world.contact(0);
+    }
+    assert!(world.row(0).bound >= bound, "{}", world.log.join("\n"));
     world.check();
 }
