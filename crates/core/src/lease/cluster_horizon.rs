@@ -31,7 +31,8 @@
 //!    counts has reported nothing: its directory may have been a standby meanwhile, or have
 //!    been rewound, and have prepared transactions of another server.
 //! 6. **Who is heard.** A report counts with a token that counts, and raises the report of
-//!    its own incarnation only. It never goes back. One that is past the bound of the row,
+//!    its own incarnation only. No token counts of an incarnation whose server counts by another
+//!    one, or no longer. It gets a new one with a floor of then. A report never goes back. One that is past the bound of the row,
 //!    or more than a hold past all that the registry's clock has shown, counts as that: so
 //!    a wrong clock takes nobody's floor along.
 //! 7. **Leaving.** A server that returns its worker ID no longer counts, unless it says that
@@ -59,7 +60,7 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{UnixMillis, WorkerId};
 use super::role::Role;
 use super::state::{KeptHorizon, RegistryInput, State};
-use super::{Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
+use super::{Fence, Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
 
 /// How many servers may count that ask as one role.
 pub const OF_ROLE_MAX: usize = 1_024;
@@ -340,12 +341,21 @@ pub(super) fn successor(
     })
 }
 
-/// Whether the server that asks counts by this incarnation. By another one that has got a worker ID
-/// since, or has returned one, it does not: that has ended the token.
-pub(super) fn counts(servers: &mut Draft<impl Servers>, request: &Request) -> bool {
-    let identity = &request.asker.identity;
-    let server = servers.server(identity);
-    identity.generator != 0 || server.is_some_and(|server| server.nonce == request.nonce)
+/// Why the token of who asks has ended, though a row has it: another incarnation of the server has
+/// got a worker ID since, and may have returned it; or an administrator has dropped the server.
+pub(super) fn ended(servers: &mut Draft<impl Servers>, request: &Request) -> Option<Fence> {
+    let asker = &request.asker;
+    if asker.identity.generator != 0 {
+        return None;
+    }
+    match servers.server(&asker.identity) {
+        Some(server) if server.nonce == request.nonce => {
+            server.dropped.is_some().then_some(Fence::Revoked)
+        }
+        // An earlier one was heard while this one was silent. This one need not stop.
+        Some(server) if server.holder.started < asker.started => Some(Fence::TakenOver),
+        _ => Some(Fence::Succeeded),
+    }
 }
 
 /// Whether an administrator has dropped the server that asks: its token has ended.

@@ -693,10 +693,11 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    _ if cluster_horizon::is_dropped(rows, self.request) => Fence::Revoked,
-                    _ if !cluster_horizon::counts(rows, self.request) => Fence::Succeeded,
-                    row if again && row.renewed => return Err(self.renewed(row)),
-                    row => return self.confirmed(state, rows, row.clone(), bound),
+                    row => match cluster_horizon::ended(rows, self.request) {
+                        Some(why) => why,
+                        None if again && row.renewed => return Err(self.renewed(row)),
+                        None => return self.confirmed(state, rows, row.clone(), bound),
+                    },
                 }
             }
             _ if counter > stored || (counter == stored && nonce != holder) => {

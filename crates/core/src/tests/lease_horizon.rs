@@ -710,7 +710,11 @@ fn a_later_start_counts_in_place_of_the_entry_of_an_earlier_one() {
             before.get_mut(&key).unwrap().dropped = Some(now);
         }
         world.newest().disk.1.servers = before;
-        world.seconds(12);
+        world.pass(4 * SECOND);
+        world.contact(0);
+        // It is told to ask anew, and need not stop.
+        assert!(!world.servers[0].node.holds() && world.servers[0].stamp().is_some());
+        world.seconds(8);
         assert_eq!(world.known(0).unwrap().nonce, world.row(0).nonce);
         assert!(world.known(0).unwrap().reported.is_some());
         assert!(world.lag() <= 3);
