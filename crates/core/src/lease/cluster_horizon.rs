@@ -31,7 +31,8 @@
 //!    counts has reported nothing: its directory may have been a standby meanwhile, or have
 //!    been rewound, and have prepared transactions of another server.
 //! 6. **Who is heard.** A report counts with a token that counts, and raises the report of
-//!    its own incarnation only. It never goes back. One that is past the bound of the row,
+//!    its own incarnation only. No token counts of an incarnation whose server counts by another
+//!    one, or no longer. It gets a new one with a floor of then. A report never goes back. One that is past the bound of the row,
 //!    or more than a hold past all that the registry's clock has shown, counts as that: so
 //!    a wrong clock takes nobody's floor along.
 //! 7. **Leaving.** A server that returns its worker ID no longer counts, unless it says that
@@ -59,7 +60,7 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{UnixMillis, WorkerId};
 use super::role::Role;
 use super::state::{KeptHorizon, RegistryInput, State};
-use super::{Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
+use super::{Fence, Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
 
 /// How many servers may count that ask as one role.
 pub const OF_ROLE_MAX: usize = 1_024;
@@ -307,13 +308,6 @@ pub(super) fn joined(
         return;
     }
     let known = servers.server(&identity);
-    // A message of an incarnation that is gone.
-    if known
-        .as_ref()
-        .is_some_and(|server| server.holder.started > row.holder.started)
-    {
-        return;
-    }
     let counts = known.filter(|server| server.dropped.is_none());
     let since = counts.as_ref().map_or(input.now, |server| server.since);
     // See rule 5.
@@ -341,9 +335,27 @@ pub(super) fn successor(
 ) -> bool {
     let server = servers.server(&asker.identity);
     server.is_some_and(|server| {
-        let may_run = !server.stopped && server.dropped.is_none() && now < server.until;
+        // What transactions hold that a stop has left is known by the next start only.
+        let may_run = server.dropped.is_none() && (server.stopped || now < server.until);
         server.holder.started > asker.started && may_run
     })
+}
+
+/// Why the token of who asks has ended, though a row has it: another incarnation of the server has
+/// got a worker ID since, and may have returned it; or an administrator has dropped the server.
+pub(super) fn ended(servers: &mut Draft<impl Servers>, request: &Request) -> Option<Fence> {
+    let asker = &request.asker;
+    if asker.identity.generator != 0 {
+        return None;
+    }
+    match servers.server(&asker.identity) {
+        Some(server) if server.nonce == request.nonce => {
+            server.dropped.is_some().then_some(Fence::Revoked)
+        }
+        // An earlier one was heard while this one was silent. This one need not stop.
+        Some(server) if server.holder.started < asker.started => Some(Fence::TakenOver),
+        _ => Some(Fence::Succeeded),
+    }
 }
 
 /// Whether an administrator has dropped the server that asks: its token has ended.
@@ -364,15 +376,9 @@ pub(super) fn reported(
         return;
     }
     let known = servers.server(&row.holder.identity);
-    // A message of an incarnation that is gone.
-    if known.as_ref().is_some_and(|server| {
-        server.nonce != row.nonce && server.holder.started >= row.holder.started
-    }) {
+    let Some(mut server) = known.filter(|server| server.nonce == row.nonce) else {
         return;
-    }
-    // A server that renews counts, whatever has become of its entry.
-    let known = known.filter(|server| server.nonce == row.nonce);
-    let mut server = known.unwrap_or_else(|| newcomer(row, now));
+    };
     let latest = state.top.max(now).plus(pool.hold);
     let latest = latest.as_nodes_clock().min(row.bound);
     if let Some(report) = report {
@@ -382,20 +388,6 @@ pub(super) fn reported(
     server.until = row.leased_until.plus(pool.hold);
     server.stopped = false;
     servers.put_server(server);
-}
-
-fn newcomer(row: &Row, now: RegistryMillis) -> Server {
-    Server {
-        holder: row.holder.clone(),
-        nonce: row.nonce,
-        worker: row.worker,
-        since: now,
-        horizon: None,
-        reported: None,
-        until: row.leased_until,
-        stopped: false,
-        dropped: None,
-    }
 }
 
 /// A worker ID is returned. `held`: transactions hold IDs from this instant on.

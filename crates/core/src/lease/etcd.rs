@@ -498,6 +498,7 @@ fn seen(row: &Row, is_live: bool, pool: &Pool, now: RegistryMillis, era: Option<
 /// The rows of a pool, for [`registry`].
 pub struct Table<'a> {
     pool: &'a Pool,
+    now: RegistryMillis,
     rows: BTreeMap<WorkerId, Row>,
     elsewhere: &'a [Row],
     is_all: bool,
@@ -515,6 +516,7 @@ impl<'a> Table<'a> {
         });
         Self {
             pool,
+            now,
             rows: rows.collect(),
             elsewhere: &found.elsewhere,
             is_all: found.is_all,
@@ -604,7 +606,9 @@ impl Rows for Table<'_> {
     fn latest_heard(&mut self) -> Option<RegistryMillis> {
         let is_all = self.is_all;
         let rows = self.rows.values().chain(self.elsewhere);
-        rows.map(|row| row.heard).max().filter(|_| is_all)
+        let heard = rows.map(|row| row.heard).max();
+        // Who was not heard itself for long may be the first one after a silence.
+        heard.filter(|heard| is_all || self.now.since(*heard) > self.pool.patience())
     }
 
     fn is_later(&mut self, _: RegistryMillis) -> bool {

@@ -31,7 +31,8 @@
 //! - **A server that led by more than `max_ahead`** (its clock was wrong by as much, or
 //!   was set back) and whose grant is lost with the registry's writes.
 //! - **Two clocks that are slow at the loss**, that of the registry and that of the
-//!   server that asks, both by more than `hold`.
+//!   server that asks, both by more than `hold`. Or both by any time, if that of the server was
+//!   set back since the registry had heard it last.
 //! - **A registry's clock that jumps** by more than `hold` within a lease and a hold of
 //!   the loss.
 //! - **Two live servers of one [`ServerKey`]**, which are copies of a running machine: each

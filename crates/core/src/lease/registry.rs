@@ -69,7 +69,8 @@
 //!     gives up what it had. See `State::listen`.
 //! 16. **A later incarnation** of a server ends the tokens of the earlier ones, though it has
 //!     another worker ID. Two servers on one data directory share what the bound does not guard.
-//!     The earlier one gets a worker ID again only when the later one is gone.
+//!     The earlier one gets a worker ID again only when the later one is gone, and that is a new
+//!     grant: its floor is above the horizon, and ends the tokens of the later one in turn.
 //! 17. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
 //!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
@@ -473,12 +474,15 @@ impl State {
     }
 
     /// Whether no other server can have got the worker ID of this row by a grant that is lost.
-    /// Either the row was granted or renewed since the loss, or its lease and hold had not passed
-    /// then, neither by the registry's clock nor by that of the server that asks.
+    /// Either the row was granted or renewed since the loss, or its patience and hold had not passed
+    /// then: neither by the registry's clock, nor by that of the server that asks, which is the
+    /// row's, nor by what that one has measured. It measures right also if it is slow.
     fn is_known(&self, desk: &Desk, row: &Row) -> bool {
         let Some(loss) = self.loss else { return true };
         let free_from = row.leased_until.plus(desk.pool.hold);
-        let expired = free_from <= loss.at || free_from.as_nodes_clock() <= desk.clock_at(&loss);
+        let clock = desk.clock_at(&loss);
+        let measured = row.heard.plus(clock.since(row.clock));
+        let expired = free_from <= loss.at.max(measured) || free_from.as_nodes_clock() <= clock;
         row.era == self.era.counter || (!row.released && !expired)
     }
 }
@@ -599,16 +603,12 @@ impl Desk<'_> {
             }
             // The token counts, and what the node knows of it is as it was.
             Answer::Refused(RegistryError::TooFarAhead { .. }) => self.proven(state),
-            // The registry that counts is the one that the node has asked before.
-            Answer::Refused(RegistryError::Stopped(_)) => {
-                let seen = self.request.memory.filter(|memory| {
-                    matches!(state.era.judge(&memory.era), Seen::After | Seen::Rival)
-                });
-                if let Some(memory) = seen {
-                    return memory;
-                }
-                None
-            }
+            // The registry that counts is the one that the node has asked before. Or it is this
+            // one in the end, and what the node can prove counts.
+            Answer::Refused(RegistryError::Stopped(_)) => match self.request.memory {
+                Some(memory) => return memory,
+                None => None,
+            },
             _ => None,
         };
         state.memory(token.map(|token| self.seal_token(state, token)))
@@ -693,10 +693,11 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    _ if cluster_horizon::is_dropped(rows, self.request) => Fence::Revoked,
-                    _ if self.is_succeeded(rows) => Fence::Succeeded,
-                    row if again && row.renewed => return Err(self.renewed(row)),
-                    row => return self.confirmed(state, rows, row.clone(), bound),
+                    row => match cluster_horizon::ended(rows, self.request) {
+                        Some(why) => why,
+                        None if again && row.renewed => return Err(self.renewed(row)),
+                        None => return self.confirmed(state, rows, row.clone(), bound),
+                    },
                 }
             }
             _ if counter > stored || (counter == stored && nonce != holder) => {
@@ -734,6 +735,8 @@ impl Desk<'_> {
                 }
             }
             row.bound = bound;
+            // Kept in any case: the node is told another era, with which it proves nothing.
+            rows.put(row.clone());
         }
         match state.is_known(self, &row) {
             true => Ok(row),
@@ -784,7 +787,7 @@ impl Desk<'_> {
         row.renewed = true;
         self.heard(state, &mut row);
         row.leased_until = now.plus(pool.patience());
-        let by = row.holder.identity.voucher();
+        let by = row.holder.identity.server();
         let loss = state.loss.as_mut();
         if loss.is_some_and(|loss| loss.agrees(by, clock, now, pool.hold)) {
             state.top = now;

@@ -12,6 +12,9 @@ use super::{Cause, Era, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped
 pub const DAY: Millis = Millis::new(86_400_000);
 /// By how much the registry's clock passes [`State::top`] before a renewal raises that.
 const TOP_STEP: Millis = Millis::new(300_000);
+/// A registry that has heard nobody for so long was not silent: who waits asks once a second, and
+/// some patiences are as short.
+const SILENCE_LEAST: Millis = Millis::new(3_000);
 /// How many earlier starts are remembered.
 const STARTS: usize = 8;
 
@@ -231,7 +234,9 @@ impl State {
         let Some(heard) = heard.map(|heard| heard.max(self.top)) else {
             return;
         };
-        if now.since(heard) <= pool.patience() {
+        // Somebody was heard at the end of a gap.
+        let heard = self.gap.map_or(heard, |gap| gap.to.max(heard));
+        if now.since(heard) <= pool.patience().max(SILENCE_LEAST) {
             return;
         }
         // Between two gaps, nobody had the time to be missed.
@@ -288,7 +293,8 @@ impl State {
 impl Loss {
     /// A holder has renewed with this clock. The time that the registry knew at the loss may have
     /// been that of a wrong clock, by which each new lease would lead: it counts until two holders
-    /// agree with the registry's clock of now. Returns whether they do.
+    /// agree with the registry's clock of now. Returns whether they do. They may be of one role, which
+    /// can make up servers: what this ends is needed only if the clock of who asks is slow as well.
     pub(super) fn agrees(
         &mut self,
         by: ServerKey,

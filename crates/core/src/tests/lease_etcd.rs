@@ -40,6 +40,8 @@ pub struct Etcd {
     stored: (u64, u64),
     /// So many renewals wrote no more than one small key.
     pub small: u64,
+    /// For so many requests, all rows and servers were read.
+    pub whole: u64,
 }
 
 impl Etcd {
@@ -51,6 +53,7 @@ impl Etcd {
             revision: 1,
             stored: (2, 1),
             small: 0,
+            whole: 0,
         })
     }
 
@@ -113,7 +116,9 @@ impl Registry {
         };
         let answer = |found| etcd::answer(&stored, &pool, &found, request, &etcd_input);
         let own = etcd::only_row(&request.ask).map(|only| answer(found(Some(only), false)));
-        let outcome = match own.filter(|own| own.stands(request, &etcd_input)) {
+        let own = own.filter(|own| own.stands(request, &etcd_input));
+        etcd.whole += u64::from(own.is_none());
+        let outcome = match own {
             Some(own) => {
                 // What others have does not change it.
                 assert_eq!(own, answer(found(None, false)), "of {request:?}");
@@ -180,6 +185,7 @@ macro_rules! searches {
 searches! {
     promote "promote";
     leads "leads";
+    slow "slow";
     snapshots "snapshots";
     losses "losses";
     clones "clones";
@@ -574,7 +580,7 @@ fn a_report_outlives_the_renewal_that_has_it() {
     let mut server = server_of(&mut world, 0);
     server.horizon = Some(UnixMillis::new(world.now));
     let horizon = server.horizon;
-    let (state, table) = world.newest().disk.clone();
+    let (mut state, table) = world.newest().disk.clone();
     let row = world.row(0).clone();
     let mut elsewhere = here(server.clone());
     elsewhere.namespace = "other".to_string();
@@ -584,7 +590,6 @@ fn a_report_outlives_the_renewal_that_has_it() {
     later.server.holder.identity.inode += 2;
     let found = etcd::EtcdRows {
         rows: vec![row.clone()],
-        // Nobody is said to have been silent.
         is_all: false,
         servers: vec![elsewhere, later, here(server)],
         ..etcd::EtcdRows::default()
@@ -594,6 +599,8 @@ fn a_report_outlives_the_renewal_that_has_it() {
         pool: table.pool,
     };
     world.pass(40 * SECOND);
+    // Somebody has asked in vain.
+    state.top = RegistryMillis::new(world.now);
     let request = world.ask(1).unwrap();
     let stored = etcd::Stored {
         state,

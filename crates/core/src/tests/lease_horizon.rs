@@ -681,12 +681,12 @@ fn a_registry_that_has_stopped_tells_no_horizon() {
     assert!(matches!(world.consume(), Err(HorizonError::Stopped(_))));
 }
 
-/// The entries of servers are lost, and their leases are not.
+/// The entries of servers are lost, and their leases are not. Each gets a new lease, and counts.
 #[test]
-fn servers_without_an_entry_count_from_their_next_renewal_on() {
+fn servers_without_an_entry_count_from_their_next_grant_on() {
     let mut world = two_of_three(2);
     world.newest().disk.1.servers.clear();
-    world.seconds(4);
+    world.seconds(12);
     assert!(world.known(0).is_some() && world.known(1).is_some());
     assert!(world.lag() <= 3);
     world.check();
@@ -710,10 +710,101 @@ fn a_later_start_counts_in_place_of_the_entry_of_an_earlier_one() {
             before.get_mut(&key).unwrap().dropped = Some(now);
         }
         world.newest().disk.1.servers = before;
-        world.seconds(4);
+        world.pass(4 * SECOND);
+        world.contact(0);
+        // It is told to ask anew, and need not stop.
+        assert!(!world.servers[0].node.holds() && world.servers[0].stamp().is_some());
+        world.seconds(8);
         assert_eq!(world.known(0).unwrap().nonce, world.row(0).nonce);
         assert!(world.known(0).unwrap().reported.is_some());
         assert!(world.lag() <= 3);
+        world.check();
+    }
+}
+
+/// A second server on the data directory of the first one, which is frozen.
+fn later_incarnation(world: &mut World) -> usize {
+    world.seconds(4);
+    world.freeze(0);
+    let later = world.clone_disk(0, true);
+    world.orders.reporting.insert(later);
+    world.seconds(10);
+    assert!(world.servers[later].issued_at.is_some());
+    later
+}
+
+/// The later incarnation has returned its worker ID, so nothing tells of it any more. The token of
+/// the earlier one has ended all the same: the horizon does not go back for it.
+#[test]
+fn an_earlier_incarnation_does_not_come_back_below_the_horizon() {
+    let mut world = two_of_three(4);
+    let begin = world.taken(0);
+    let later = later_incarnation(&mut world);
+    world.stop(later);
+    world.seconds(4);
+    let before = world.consume().unwrap();
+    assert!(before > begin);
+    world.wake(0);
+    world.contact(0);
+    assert!(
+        world.servers[0].stamp().is_none(),
+        "{}",
+        world.log.join("\n")
+    );
+    assert!(world.consume().unwrap() >= before);
+    world.orders.crash(0);
+    world.seconds(20);
+    assert!(world.servers[0].issued_at > Some(before));
+    assert!(world.lag() <= 3);
+    world.check();
+}
+
+/// The later incarnation has left a prepared transaction, of which the earlier one does not know. So
+/// that one gets no worker ID, unless the later one is dropped.
+#[test]
+fn an_earlier_incarnation_does_not_hide_what_a_later_one_has_prepared() {
+    let mut world = two_of_three(4);
+    let later = later_incarnation(&mut world);
+    let begin = world.taken(later);
+    world.prepare(later);
+    world.stop(later);
+    world.wake(0);
+    world.seconds(PATIENCE + 20);
+    assert!(world.servers[0].stamp().is_none());
+    assert!(world.consume().unwrap() <= begin);
+    let name = world.known(0).unwrap().name();
+    world.drop_server(&name).unwrap();
+    world.seconds(12);
+    assert!(world.servers[0].stamp().is_some());
+    assert!(world.lag() <= 3);
+}
+
+/// The later incarnation is lost. The earlier one gets a worker ID again, and counts, also if the
+/// later one is dropped.
+#[test]
+fn an_earlier_incarnation_that_continues_counts() {
+    for is_told in [false, true] {
+        let mut world = two_of_three(4);
+        let later = later_incarnation(&mut world);
+        if is_told {
+            world.wake(0);
+        }
+        world.crash(later, false);
+        let lost = world.known(0).unwrap();
+        world.seconds(PATIENCE + 10);
+        world.wake(0);
+        world.seconds(12);
+        let begin = world.taken(0);
+        let _ = world.drop_server(&lost.name());
+        world.seconds(20);
+        assert!(
+            world.consume().unwrap() <= begin,
+            "{}",
+            world.log.join("\n")
+        );
+        world.commit(0);
+        world.seconds(4);
+        assert!(world.lag() <= 3, "{}", world.log.join("\n"));
         world.check();
     }
 }

@@ -4,7 +4,10 @@
 use super::super::id::{BootNanos, UnixMillis, WorkerId};
 use super::super::lease::node::{Next, NodeInput};
 use super::super::lease::registry::Rows;
-use super::super::lease::{Answer, Ask, Cause, Fence, FloorCause, RegistryError, ServerKey};
+use super::super::lease::{
+    Answer, Ask, Cause, Fence, FloorCause, Named, RegistryError, RegistryMillis, Role, ServerKey,
+    Stopped,
+};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_traces::{down, held, why};
 
@@ -730,5 +733,187 @@ fn a_server_of_another_identity_is_not_succeeded() {
     let copy = world.add(other, SECOND);
     world.seconds(10);
     assert!(held(&world, 0).is_some() && held(&world, copy).is_some());
+    world.check();
+}
+
+/// Nobody could reach the registry for longer than patience and hold. Then one holder renews before
+/// a server asks that has no worker ID: the other holder has its patience once more.
+#[test]
+fn a_renewal_after_silence_hides_it_from_nobody() {
+    a_holder_is_heard_before_a_newcomer();
+    super::lease_etcd::in_etcd(a_holder_is_heard_before_a_newcomer);
+}
+
+fn a_holder_is_heard_before_a_newcomer() {
+    let mut world = world(2, 3);
+    down(&mut world, 2);
+    world.seconds(40);
+    for _ in 0..25 {
+        world.pass(STEP);
+        world.issue(0);
+        world.issue(1);
+    }
+    world.start(2);
+    assert!(world.contact(0));
+    world.pass(SECOND);
+    assert!(world.contact(2));
+    assert_eq!(world.grants, 2, "{}", world.log.join("\n"));
+    world.seconds(30);
+    assert_eq!((world.grants, held(&world, 1)), (2, Some(1)));
+    world.check();
+}
+
+/// In etcd, only the first one who renews after a silence reads what others have.
+#[test]
+fn a_silence_is_noticed_once() {
+    super::lease_etcd::in_etcd(|| {
+        let mut world = world(3, 3);
+        world.seconds(40);
+        world.pass(100 * SECOND);
+        let mut whole = Vec::new();
+        for server in 0..3 {
+            world.pass(SECOND);
+            assert!(world.contact(server));
+            whole.push(world.newest().etcd.as_ref().unwrap().whole);
+        }
+        assert_eq!([whole[1] - whole[0], whole[2] - whole[1]], [0, 0]);
+        assert!(world.newest().disk.0.gap.is_some());
+        world.check();
+    });
+}
+
+/// A node that waits asks once in a second. That it was the only one who asked in between is no
+/// silence of the registry, however short the patience is.
+#[test]
+fn who_waits_for_a_short_lease_gets_it() {
+    let plan = Plan {
+        lease: SECOND,
+        hold: SECOND,
+        ..Plan::default()
+    };
+    let mut world = World::new(plan).tell();
+    down(&mut world, 1);
+    for _ in 0..40 {
+        world.pass(200);
+        world.contact(0);
+    }
+    down(&mut world, 0);
+    world.start(1);
+    for _ in 0..20 {
+        world.pass(SECOND + 5);
+        world.contact(1);
+    }
+    assert_eq!(held(&world, 1), Some(0), "{}", world.log.join("\n"));
+    world.check();
+}
+
+/// As all servers of one registry do, they ask as one role.
+#[test]
+fn two_holders_of_one_role_agree_with_the_clock() {
+    let mut world = world(4, 3);
+    for server in 0..3 {
+        world.servers[server].identity.role = Role::named("node").unwrap();
+        world.crash(server, server < 2);
+    }
+    world.newest().off = 3000 * SECOND;
+    world.seconds(5);
+    world.newest().off = 0;
+    world.seconds(40);
+    world.replace(1, How::Promotion);
+    world.seconds(60);
+    world.start(2);
+    world.seconds(60);
+    let worker = i32::try_from(held(&world, 2).unwrap()).unwrap();
+    let lead = (world.row(worker).floor.get() - world.now) / SECOND;
+    assert!(lead <= 300, "{lead}");
+    world.check();
+}
+
+/// A renewal is lost, which its holder proves. The registry refuses it for another reason then, and
+/// does not forget the bound.
+#[test]
+fn a_bound_that_was_proven_once_is_kept() {
+    let mut world = world(2, 2);
+    down(&mut world, 1);
+    world.seconds(60);
+    let bound = world.row(0).bound;
+    let lost = world.changes_since(|rows| rows.values().any(|row| row.bound < bound));
+    world.replace(lost, How::Backup);
+    assert!(world.row(0).bound < bound);
+    // Its clock is two days ahead for a moment.
+    world.pass(12 * SECOND);
+    world.servers[0].off = 2 * 86_400 * SECOND;
+    for _ in 0..3 {
+        world.pass(SECOND);
+        world.contact(0);
+    }
+    let RegistryError::TooFarAhead { .. } = why(&world, 0) else {
+        panic!("{:?}", why(&world, 0))
+    };
+    world.servers[0].off = -60 * SECOND;
+    for _ in 0..3 {
+        world.pass(SECOND);
+        world.contact(0);
+    }
+    assert!(world.row(0).bound >= bound, "{}", world.log.join("\n"));
+    world.check();
+}
+
+/// All that the registry has stored was deleted, and an administrator makes it anew, and says that
+/// servers have used its worker IDs. A newcomer asks first, and the holder's lease is in force still.
+#[test]
+fn a_registry_that_is_made_by_hand_knows_that_others_have_led() {
+    let mut world = world(8, 2);
+    world.newest().disk.1.pool.unused = false;
+    down(&mut world, 1);
+    world.seconds(60);
+    world.make_anew();
+    world.start(1);
+    assert!(world.contact(1));
+    for _ in 0..300 {
+        world.pass(SECOND);
+        for server in 0..2 {
+            world.contact(server);
+            world.issue(server);
+        }
+    }
+    assert_eq!(held(&world, 1), Some(0));
+    assert!(world.servers[1].issued_at.is_some());
+    world.check();
+}
+
+/// The same, but the registry has stopped meanwhile, until an administrator declares it.
+#[test]
+fn a_registry_that_has_stopped_takes_no_proof_away() {
+    let mut world = world(2, 2);
+    down(&mut world, 1);
+    world.seconds(60);
+    let bound = world.row(0).bound;
+    let lost = world.changes_since(|rows| rows.values().any(|row| row.bound < bound));
+    world.replace(lost, How::Backup);
+    let (now, era) = (world.now, world.newest().disk.0.era);
+    let by = Box::new(Named::from(&world.row(0).holder));
+    world.newest().disk.0.stopped = Some(Stopped {
+        since: RegistryMillis::new(now),
+        seen: era,
+        by,
+    });
+    for _ in 0..4 {
+        world.pass(STEP);
+        world.contact(0);
+    }
+    let RegistryError::Stopped(_) = why(&world, 0) else {
+        panic!("{:?}", why(&world, 0))
+    };
+    let now = world.now;
+    let registry = world.newest();
+    let input = registry.registry_input(now, false);
+    registry.disk.0.declare(&input);
+    world.servers[0].off = -60 * SECOND;
+    for _ in 0..3 {
+        world.pass(SECOND);
+        world.contact(0);
+    }
+    assert!(world.row(0).bound >= bound, "{}", world.log.join("\n"));
     world.check();
 }

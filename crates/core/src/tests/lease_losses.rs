@@ -508,3 +508,23 @@ fn a_floor_of_more_than_a_day_can_be_used() {
     }
     world.check();
 }
+
+/// The clocks of the promoted registry and of the former holder are slow, by less than a hold.
+#[test]
+fn clocks_that_are_a_little_slow_at_a_lost_takeover() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.servers[0].off = -5 * SECOND;
+    world.seconds(6);
+    world.freeze(0);
+    world.start(1);
+    assert!(world.until_issues(1, 40).is_some());
+    let lost = before_takeover(&world);
+    world.replace(lost, How::Promotion);
+    world.newest().off = -5 * SECOND;
+    world.wake(0);
+    world.contact(0);
+    world.seconds(60);
+    assert!(world.servers[0].issued_at > Some(world.now - 30 * SECOND));
+    world.check();
+}

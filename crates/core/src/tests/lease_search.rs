@@ -37,6 +37,8 @@ enum Event {
     RegistryClock,
     Promote,
     PromoteTwice,
+    /// A takeover is lost.
+    LoseTakeover,
     Snapshot,
     CloneOther,
     CloneSame,
@@ -49,10 +51,11 @@ enum Event {
 
 use Event::{
     Away, Backup, ClockFar, ClockNear, CloneOther, CloneSame, Crash, CrashLoop, Freeze, Lead, Long,
-    Promote, PromoteTwice, Reboot, RegistryClock, Restore, Revoke, Snapshot, Stop, StopLate, Wake,
+    LoseTakeover, Promote, PromoteTwice, Reboot, RegistryClock, Restore, Revoke, Snapshot, Stop,
+    StopLate, Wake,
 };
 
-const PROFILES: [(&str, &[Event]); 11] = [
+const PROFILES: [(&str, &[Event]); 12] = [
     (
         "promote",
         &[
@@ -70,6 +73,21 @@ const PROFILES: [(&str, &[Event]); 11] = [
     (
         "leads",
         &[ClockNear, Lead, Freeze, Promote, Wake, Crash, Long],
+    ),
+    (
+        "slow",
+        &[
+            Freeze,
+            Freeze,
+            LoseTakeover,
+            Promote,
+            PromoteTwice,
+            Wake,
+            Crash,
+            Long,
+            Long,
+            Stop,
+        ],
     ),
     (
         "snapshots",
@@ -154,6 +172,13 @@ struct Walk {
     furthest_clock: i64,
     /// Whether the registry has lost grants.
     lost: bool,
+    /// All clocks differ, by less than a hold.
+    are_near: bool,
+}
+
+/// How far a clock is off that is not wrong.
+fn near(random: &mut Random, plan: Plan) -> i64 {
+    random.pick(&[-15, -8, -3, 0, 3, 8, 15]) * plan.hold / 32
 }
 
 impl Walk {
@@ -179,6 +204,11 @@ impl Walk {
         }
         world.keep_memory = random.percent(50);
         world.servers[0].hosts = profile == "spares";
+        if profile == "slow" {
+            for server in 0..plan.servers {
+                world.servers[server].off = near(&mut random, plan);
+            }
+        }
         if random.percent(20) {
             world.servers[1].fixed = super::super::id::WorkerId::new(0);
             world.crash(1, true);
@@ -193,6 +223,7 @@ impl Walk {
             away: false,
             furthest_clock: 0,
             lost: false,
+            are_near: profile == "slow",
         }
     }
 
@@ -311,6 +342,9 @@ impl Walk {
         self.lost = true;
         let changes = self.random.below(most) as usize;
         self.world.replace(changes, how);
+        if self.are_near {
+            self.world.newest().off = near(&mut self.random, self.plan);
+        }
     }
 
     fn happen(&mut self, event: Event, backups: &mut [Option<i64>]) {
@@ -387,6 +421,16 @@ impl Walk {
                 let between = self.random.below(25);
                 self.seconds(between);
                 self.lose(How::Promotion, 4);
+            }
+            Event::LoseTakeover => {
+                self.world.freeze(holder);
+                let (grants, mut left) = (self.world.grants, 25);
+                while self.world.grants == grants && left > 0 {
+                    self.second();
+                    left -= 1;
+                }
+                self.lose(How::Promotion, 4);
+                self.world.wake(holder);
             }
             Event::Snapshot => self.lose(How::Snapshot, 14),
             Event::CloneOther | Event::CloneSame => {
@@ -564,6 +608,7 @@ macro_rules! searches {
 searches! {
     promote "promote";
     leads "leads";
+    slow "slow";
     snapshots "snapshots";
     losses "losses";
     clones "clones";
