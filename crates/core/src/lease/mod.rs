@@ -45,7 +45,8 @@
 //! - **A loss that the registry cannot notice**, until the first node asks that knows
 //!   better. Such are a backup of a cleanly stopped server that is started in its place,
 //!   the disk of an etcd's only member that is set back, and a registry that an administrator
-//!   makes anew in the place of another one.
+//!   makes anew in the place of another one. A running machine that is set back together with
+//!   its memory notices nothing even then.
 //! - **A registry in etcd whose keys were all deleted**: a holder that cannot reach etcd issues up
 //!   to its bound, and one that asks later than a lease and a hold after the next registry
 //!   was made tells that too late. And if the pool had a longer lease, hold or `max_ahead` than
