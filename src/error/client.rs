@@ -48,7 +48,10 @@ pub fn sentence(heard: &Heard, why: &RequestError, pool: &str, wait: &ReplyWait)
     let failure = match why {
         RequestError::Url(why) => return why.clone(),
         RequestError::Etcd(EtcdError::Late(why)) => {
-            return joined(&wait.not_answered(host, pool), &format!("Etcd: {why}."));
+            return joined(
+                &wait.not_answered(host, pool),
+                &format!("Of its members: {why}."),
+            );
         }
         RequestError::Etcd(problem) => return etcd::sentence(problem, pool),
         RequestError::Postgres(failure) => failure,

@@ -65,7 +65,7 @@ const ALARM_MAX: usize = 40;
 pub enum EtcdError {
     /// No member could be asked: a sentence for each.
     Unreachable(String),
-    /// The same, and a member did not answer in time.
+    /// No member could be asked, and one of them did not answer in time: a sentence for each.
     Late(String),
     /// The registry has nothing under the prefix.
     NoRegistry,
@@ -1001,13 +1001,12 @@ pub(super) fn grown(status: &Value) -> String {
     let errors = status.get("errors").and_then(Value::as_array);
     let errors = errors.into_iter().flatten().filter_map(Value::as_str);
     // Each is `memberID:... alarm:NOSPACE`, or says that there is no leader, which passes.
-    let alarms = errors.flat_map(|error| error.split_whitespace());
-    let alarms: Vec<_> = alarms.filter_map(|it| it.strip_prefix("alarm:")).collect();
-    let size = status.get("dbSize").map_or(0, number);
-    if let Some(alarm) = alarms.first() {
+    let mut words = errors.flat_map(str::split_whitespace);
+    if let Some(alarm) = words.find_map(|it| it.strip_prefix("alarm:")) {
         let alarm: String = alarm.chars().take(ALARM_MAX).collect();
         return format!("Etcd has set alarm {alarm}, and takes no writes.");
     }
+    let size = status.get("dbSize").map_or(0, number);
     if size <= USUAL_QUOTA / 2 {
         return String::new();
     }
