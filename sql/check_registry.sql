@@ -52,6 +52,10 @@ BEGIN ATOMIC
                     'and that snowflake_create_registry() was called there for the role.' END
         FROM asked AS a CROSS JOIN one AS o
         UNION ALL
+        SELECT 1, 'warning', 'registry', a.host || ': ' || (a.stored ->> 'grown'), 'Compact and defragment etcd, and then disarm its alarm. '
+            'Start its members with --auto-compaction-retention=1h.'
+        FROM asked AS a WHERE a.stored ->> 'grown' <> ''
+        UNION ALL
         SELECT 2, 'critical', 'pool', format('The registry has no pool "%s".', b.pool), 'Correct snowflake_id.pool, or make the pool.'
         FROM best AS b WHERE NOT EXISTS (SELECT FROM pool)
         UNION ALL

@@ -6,11 +6,11 @@
 
 -- What the views do not show: the version of the library that runs, why the registry does not
 -- give what this server asks for, by how much the wall clock has jumped too far, and where the IDs
--- of the lease began and why, if that was ahead of the clock.
+-- of the lease began and why, if that was ahead of the clock, and why etcd soon takes no writes.
 CREATE FUNCTION _snowflake.loaded(
     OUT version text, OUT is_loaded boolean, OUT keeper_runs boolean,
     OUT failing_since timestamptz, OUT failure text, OUT is_unreachable boolean, OUT remedy text, OUT jumped interval,
-    OUT floor timestamptz, OUT floor_because text)
+    OUT floor timestamptz, OUT floor_because text, OUT grown text)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
 -- The names in these are bound when they are made, under a path that holds no object of others.
@@ -226,10 +226,14 @@ BEGIN
         SELECT 12, 'warning', 'pool', format('Pool "%s" of the registry in this database has %s worker IDs, %s of which servers have: '
                 'after crashes, a server may get one that leads its clock, or none.', p.pool, p.size, p.leased),
             format('Use a larger pool: of %s worker IDs or more for so many servers.', p.wanted)
-        FROM _snowflake.small_pools() AS p WHERE has_table_privilege('_snowflake.leased', 'SELECT'))
+        FROM _snowflake.small_pools() AS p WHERE has_table_privilege('_snowflake.leased', 'SELECT')
+        UNION ALL
+        SELECT 13, 'warning', 'etcd', library.grown, 'Compact and defragment etcd, and then disarm its alarm. '
+            'Start its members with --auto-compaction-retention=1h.'
+        WHERE library.grown IS NOT NULL AND NOT is_standby)
     SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
         THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', 'registry', 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
-            NULL, 'horizon', 'few-worker-ids'])[f.place] END END
+            NULL, 'horizon', 'few-worker-ids', 'etcd-grown'])[f.place] END END
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END

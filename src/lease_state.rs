@@ -225,6 +225,8 @@ pub struct Shown {
     pub last_contact: Option<UnixMillis>,
     /// What is in the way.
     pub failure: Option<ShownFailure>,
+    /// Why etcd takes no writes, or soon will not: a sentence, or nothing.
+    pub grown: Short<200>,
     /// Since when it waits for a worker ID of the registry.
     pub waits_since: Option<BootNanos>,
 }

@@ -8,6 +8,7 @@ use super::{Code, Error, etcd, joined};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::Millis;
 use snowflake_core::lease::{Answer, RegistryError};
+use snowflake_registry_client::etcd::host::EtcdError;
 use snowflake_registry_client::libpq::LibpqError;
 use snowflake_registry_client::postgres::{Finding, Found, PostgresError, Said};
 use snowflake_registry_client::request::{Heard, RequestError};
@@ -46,6 +47,12 @@ pub fn sentence(heard: &Heard, why: &RequestError, pool: &str, wait: &ReplyWait)
     };
     let failure = match why {
         RequestError::Url(why) => return why.clone(),
+        RequestError::Etcd(EtcdError::Late(why)) => {
+            return joined(
+                &wait.not_answered(host, pool),
+                &format!("Of its members: {why}."),
+            );
+        }
         RequestError::Etcd(problem) => return etcd::sentence(problem, pool),
         RequestError::Postgres(failure) => failure,
     };

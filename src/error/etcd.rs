@@ -57,7 +57,7 @@ pub fn of_reading(error: Error) -> Error {
 /// Why something was not done.
 pub fn problem(problem: EtcdError, pool: &str, worker: i32) -> Error {
     match problem {
-        EtcdError::Unreachable(why) => unreachable(&format!("{why}.")),
+        EtcdError::Unreachable(why) | EtcdError::Late(why) => unreachable(&format!("{why}.")),
         EtcdError::NoRegistry => super::not_ready("there is no registry under this prefix in etcd")
             .hint("snowflake_create_pool() makes one."),
         EtcdError::NoPool | EtcdError::Emptied => no_pool(pool),

@@ -445,6 +445,16 @@ pub fn no_registry() -> Error {
     told("the worker ID comes from the settings, without a registry".to_string())
 }
 
+/// Etcd takes no writes, or soon will not, for this reason.
+pub fn etcd_grown(why: &str) -> Error {
+    warned("the etcd of the registry takes no writes, or soon will not".to_string())
+        .detail(why)
+        .hint(
+            "Compact and defragment etcd, and then disarm its alarm. Start its members with \
+             --auto-compaction-retention=1h.",
+        )
+}
+
 fn told(message: String) -> Error {
     ERRCODE_SUCCESSFUL_COMPLETION.error(message)
 }

@@ -43,7 +43,7 @@ use pgrx::pg_sys;
 
 use super::super::encoding::from_server;
 use super::super::error::client::ReplyWait;
-use super::super::error::keeper::{LeaseTexts, reason, remedy};
+use super::super::error::keeper::{LeaseTexts, etcd_grown, reason, remedy};
 use super::super::lease_state::{
     Blocked, KeptLease, LeaseSlot, LeaseState, SERVER, Short, Shown, ShownFailure,
 };
@@ -79,6 +79,8 @@ pub struct Outcome {
     /// Which host has replied, if there are several, and what others have said: a sentence, or
     /// several.
     pub from: String,
+    /// Why etcd takes no writes, or soon will not: a sentence, or nothing. `None`: not known.
+    pub grown: Option<String>,
 }
 
 impl Outcome {
@@ -86,6 +88,7 @@ impl Outcome {
         Self {
             reply: Err(why),
             from: String::new(),
+            grown: None,
         }
     }
 }
@@ -325,6 +328,9 @@ impl Lease {
                 ..LeaseTexts::clone(&self.texts)
             });
         }
+        if let Some(grown) = &outcome.grown {
+            self.tell_of_growth(shared, grown);
+        }
         let outcome = &outcome.reply;
         if self.node.nonce() == nonce {
             let change = hear(&mut self.node, number, outcome, &now);
@@ -514,6 +520,20 @@ impl Lease {
             let is_fixed = guc::worker_id().is_some();
             let texts = &self.texts;
             texts.contested(right.worker, contender, is_fixed).warning();
+        }
+    }
+
+    /// Tells the log once that the database of etcd is too large. The server's lease does.
+    fn tell_of_growth(&self, shared: &Shared, grown: &str) {
+        if self.generator.is_some() {
+            return;
+        }
+        let new = Short::new(grown);
+        let before = shared.with_lease(self.slot, |_, state| {
+            std::mem::replace(&mut state.shown.grown, new)
+        });
+        if new != Short::default() && before == Short::default() {
+            etcd_grown(grown).warning();
         }
     }
 

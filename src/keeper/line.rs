@@ -140,11 +140,13 @@ impl Line {
                     Ok(reply) if is_mine(reply) => Outcome {
                         reply: Ok(reply.clone()),
                         from: client::answered(&heard),
+                        grown: None,
                     },
                     Ok(_) => Outcome::failed(other.to_string()),
                     Err(why) => Outcome::failed(client::sentence(&heard, why, pool, &asked.wait)),
                 };
-                return Some((asked, outcome));
+                let grown = Some(heard.grown);
+                return Some((asked, Outcome { grown, ..outcome }));
             }
         }
         let why = if self.client.take_if(|client| client.has_ended()).is_some() {

@@ -23,10 +23,11 @@ c_function!(snowflake_internal_library, |call| {
         shared.with_lease(shared.server(), |trusted, state| {
             let jumped = reading.jumped_from(trusted.trusted_offset);
             let floor = state.tenure.not_before.zip(state.shown.because);
-            (Some(jumped), state.shown.failure.clone(), floor)
+            let grown = state.shown.grown.get();
+            (Some(jumped), state.shown.failure.clone(), floor, grown)
         })
     });
-    let (jumped, failure, floor) = found.unwrap_or_default();
+    let (jumped, failure, floor, grown) = found.unwrap_or_default();
     let limit = guc::settings().max_clock_jump;
     Ok(call.row(columns![
         DatabaseText(VERSION),
@@ -41,5 +42,6 @@ c_function!(snowflake_internal_library, |call| {
         jumped.filter(|by| *by > limit).map(time::interval),
         floor.map(|(floor, _)| time::to_datum(floor)),
         floor.map(|(_, cause)| DatabaseText(error::keeper::because(cause))),
+        (!grown.is_empty()).then_some(DatabaseText(grown)),
     ]))
 });

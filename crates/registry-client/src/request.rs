@@ -49,6 +49,8 @@ pub struct Heard {
     pub others: Vec<Said>,
     /// Other hosts that take writes, too.
     pub findings: Vec<Finding>,
+    /// Why etcd takes no writes, or soon will not: a sentence, or nothing.
+    pub grown: String,
 }
 
 impl From<Result<Reply, RequestError>> for Heard {
@@ -59,6 +61,7 @@ impl From<Result<Reply, RequestError>> for Heard {
             has_several_hosts: false,
             others: Vec::new(),
             findings: Vec::new(),
+            grown: String::new(),
         }
     }
 }
@@ -87,6 +90,7 @@ fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, star
                 has_several_hosts: registry.has_several_hosts(),
                 others,
                 findings: registry.findings(),
+                grown: String::new(),
             }
         });
     }
@@ -94,7 +98,11 @@ fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, star
     match Url::parse(registry).map(EtcdRegistry::new) {
         Ok(mut host) => Box::new(move |request, until| {
             let reply = host.ask(&pool, request, until);
-            reply.map_err(RequestError::Etcd).into()
+            let grown = host.grown.clone();
+            Heard {
+                grown,
+                ..reply.map_err(RequestError::Etcd).into()
+            }
         }),
         Err(why) => Box::new(move |_, _| Err(RequestError::Url(why.clone())).into()),
     }

@@ -95,7 +95,7 @@ for my $how (qw(killed frozen))
 	for my $node (@nodes)
 	{
 		wait_until('IDs stop at the bound', sub { (error_of($node, 'SELECT snowflake_nextval()'))[0] eq '55000' });
-		like(worker($node, 'last_error'), qr/^Could not ask etcd: 127\.0\.0\.1:\d+: .*127\.0\.0\.1:\d+: /, 'the view names the members');
+		like(worker($node, 'last_error'), qr/^The registry did not answer within 1 s\. Of its members: 127\.0\.0\.1:\d+: .*127\.0\.0\.1:\d+: /, 'the view names the members');
 	}
 	# Past lease and hold.
 	wait_until('the leases have ended', sub { worker($nodes[0], q{leased_until + interval '2 s' < clock_timestamp()}) eq 't' });

@@ -39,6 +39,8 @@ const OLD_TOKENS: [&str; 2] = ["invalid auth token", "revision of auth"];
 pub enum GatewayError {
     /// The member answers with an error.
     Refused { code: u64, why: String },
+    /// There is no answer in time.
+    Late,
     /// There is no answer, for this reason: words without a full stop.
     Away(String),
 }
@@ -143,9 +145,7 @@ impl Gateway {
     ) -> Result<GatewayAnswer, GatewayError> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(GatewayError::Away(
-                "there was no answer in time".to_string(),
-            ));
+            return Err(GatewayError::Late);
         }
         let agent = match self.agent.take() {
             Some(agent) => agent,
@@ -162,13 +162,12 @@ impl Gateway {
         if let Some(token) = &self.token {
             request = request.header("Authorization", token);
         }
-        let away = |error: ureq::Error| GatewayError::Away(words(&error));
-        let mut response = request.send(body.to_string()).map_err(away)?;
+        let mut response = request.send(body.to_string()).map_err(no_answer)?;
         let is_success = response.status().is_success();
         let date = response.headers().get("date");
         let date = date.and_then(|date| date.to_str().ok()).map(str::to_string);
         let text = response.body_mut().with_config().limit(ANSWER_MAX);
-        let text = text.read_to_string().map_err(away)?;
+        let text = text.read_to_string().map_err(no_answer)?;
         // Some errors have a trailer behind the JSON.
         let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
         let body = values.next().and_then(Result::ok).unwrap_or_default();
@@ -285,14 +284,14 @@ fn client((cert, key): &(String, String)) -> Result<ClientCert, String> {
     Ok(ClientCert::new_with_certs(&certificates, key))
 }
 
-/// What went wrong, in words without a full stop.
-fn words(error: &ureq::Error) -> String {
-    match error {
-        ureq::Error::Timeout(_) => "there was no answer in time".to_string(),
+/// What went wrong.
+fn no_answer(error: ureq::Error) -> GatewayError {
+    GatewayError::Away(match error {
+        ureq::Error::Timeout(_) => return GatewayError::Late,
         ureq::Error::HostNotFound => "the host name was not found".to_string(),
         ureq::Error::Io(why) => why.to_string(),
         why => why.to_string(),
-    }
+    })
 }
 
 #[cfg(test)]

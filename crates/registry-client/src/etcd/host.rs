@@ -52,11 +52,21 @@ use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerK
 const PAUSE_MAX: u64 = 16;
 const DOUBLED_MAX: u32 = 5;
 
+/// How large the database of etcd may be, if it is not told otherwise. From half of it on, there is
+/// a warning. Etcd before version 3.6 does not tell its quota.
+const USUAL_QUOTA: u64 = 2 * GIGABYTE;
+const GIGABYTE: u64 = 1 << 30;
+
+/// How many characters of the name of an alarm are shown.
+const ALARM_MAX: usize = 40;
+
 /// Why something was not done.
 #[derive(Debug)]
 pub enum EtcdError {
     /// No member could be asked: a sentence for each.
     Unreachable(String),
+    /// No member could be asked, and one of them did not answer in time: a sentence for each.
+    Late(String),
     /// The registry has nothing under the prefix.
     NoRegistry,
     NoPool,
@@ -90,6 +100,8 @@ enum AttemptError {
     Again,
     /// This member cannot be asked.
     Away(String),
+    /// This member has not answered in time.
+    Late,
     Ended(EtcdError),
 }
 
@@ -97,6 +109,7 @@ impl From<GatewayError> for AttemptError {
     fn from(failure: GatewayError) -> Self {
         match failure {
             GatewayError::Refused { why, .. } | GatewayError::Away(why) => Self::Away(why),
+            GatewayError::Late => Self::Late,
         }
     }
 }
@@ -186,6 +199,8 @@ pub struct EtcdRegistry {
     namespace: Option<(String, String)>,
     /// A lease of etcd that no key has, and its time to live in seconds.
     spare: Option<(u64, u64)>,
+    /// Why the member that has answered last takes no writes, or soon will not: see [`grown`].
+    pub grown: String,
 }
 
 impl EtcdRegistry {
@@ -194,6 +209,7 @@ impl EtcdRegistry {
             gateway: Gateway::new(url),
             namespace: None,
             spare: None,
+            grown: String::new(),
         }
     }
 
@@ -361,7 +377,7 @@ impl EtcdRegistry {
     }
 
     /// All that is stored, as JSON: `now` of the registry, its `state` without the key,
-    /// `pools`, and `workers` with their namespace and whether they are `live`.
+    /// `pools`, `workers` with their namespace and whether they are `live`, `servers`, and `grown`.
     pub fn read_all(&mut self, until: Instant) -> Result<Value, EtcdError> {
         self.try_members(until, |host, until| {
             let state = host.key("/state");
@@ -399,6 +415,7 @@ impl EtcdRegistry {
                 "now": reading.etcd_input.now, "state": state, "pools": pools, "workers": rows,
                 "servers": servers_of(&reading, servers, renewals)?.into_iter()
                     .map(|stored| stored.server).collect::<Vec<_>>(),
+                "grown": host.grown,
             }))
         })
     }
@@ -524,7 +541,7 @@ impl EtcdRegistry {
         until: Instant,
         mut attempt: impl FnMut(&mut Self, Instant) -> Result<T, AttemptError>,
     ) -> Result<T, EtcdError> {
-        let mut failures: Vec<String> = Vec::new();
+        let (mut failures, mut is_late): (Vec<String>, _) = (Vec::new(), false);
         // A connection that was used before may be gone since long: one member is tried
         // twice.
         let tries = u32::try_from(self.gateway.url.hosts.len()).map_or(2, |count| count.max(2));
@@ -537,6 +554,10 @@ impl EtcdRegistry {
                     Ok(done) => return Ok(done),
                     Err(AttemptError::Ended(problem)) => return Err(problem),
                     Err(AttemptError::Away(why)) => break why,
+                    Err(AttemptError::Late) => {
+                        is_late = true;
+                        break "there was no answer in time".to_string();
+                    }
                     Err(AttemptError::Again) if Instant::now() < part => {
                         thread::sleep(pause(tries));
                         tries += 1;
@@ -552,7 +573,11 @@ impl EtcdRegistry {
             }
             self.gateway.next_host();
         }
-        Err(EtcdError::Unreachable(failures.join("; ")))
+        let why = failures.join("; ");
+        Err(match is_late {
+            true => EtcdError::Late(why),
+            false => EtcdError::Unreachable(why),
+        })
     }
 
     fn attempt(
@@ -799,6 +824,7 @@ impl EtcdRegistry {
             .gateway
             .call("/v3/maintenance/status", &json!({}), until)?
             .body;
+        self.grown = grown(&status);
         let position = Position {
             term: field(&status, "raftTerm"),
             index: field(&status, "raftIndex"),
@@ -967,6 +993,31 @@ fn servers_of(
         Ok(StoredServer { namespace, server })
     });
     entries.collect()
+}
+
+/// Why a member with this status takes no writes, or soon will not: a sentence, or nothing. Etcd
+/// keeps all revisions, unless it is told otherwise.
+pub(super) fn grown(status: &Value) -> String {
+    let errors = status.get("errors").and_then(Value::as_array);
+    let errors = errors.into_iter().flatten().filter_map(Value::as_str);
+    // Each is `memberID:... alarm:NOSPACE`, or says that there is no leader, which passes.
+    let mut words = errors.flat_map(str::split_whitespace);
+    if let Some(alarm) = words.find_map(|it| it.strip_prefix("alarm:")) {
+        let alarm: String = alarm.chars().take(ALARM_MAX).collect();
+        return format!("Etcd has set alarm {alarm}, and takes no writes.");
+    }
+    let size = status.get("dbSize").map_or(0, number);
+    if size <= USUAL_QUOTA / 2 {
+        return String::new();
+    }
+    let tenths = u128::from(size) * 10 / u128::from(GIGABYTE);
+    format!(
+        "The database of etcd has grown to {}.{} GB (of the usual quota of {} GB, at which etcd \
+         takes no writes).",
+        tenths / 10,
+        tenths % 10,
+        USUAL_QUOTA / GIGABYTE
+    )
 }
 
 /// The first key after all those that begin with a prefix, which ends with a slash.

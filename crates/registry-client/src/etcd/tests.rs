@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::gateway::{Gateway, decoded, encoded, number};
-use super::host::{EtcdError, EtcdRegistry};
+use super::host::{EtcdError, EtcdRegistry, grown};
 use super::url::Url;
 use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::StoredPool;
@@ -546,4 +546,45 @@ fn what_a_system_has_reached_outlives_its_row() {
     let grant = ahead.grant.unwrap();
     assert_ne!(grant.worker, lost.worker);
     assert_eq!(grant.reached, lost.bound);
+}
+
+/// The size counts from above half of the usual quota on; an alarm counts at any size.
+#[test]
+fn a_database_that_grows_too_large_is_told() {
+    let of =
+        |size: u64, errors: Value| grown(&json!({ "dbSize": size.to_string(), "errors": errors }));
+    let half = 1 << 30;
+    for (size, expected) in [
+        (half + 1, "1.0"),
+        (half / 10 * 13, "1.2"),
+        (half * 9, "9.0"),
+    ] {
+        let expected = format!(
+            "The database of etcd has grown to {expected} GB (of the usual quota of 2 GB, at which \
+             etcd takes no writes)."
+        );
+        assert_eq!(of(size, json!([])), expected);
+    }
+    assert_eq!(grown(&json!({ "dbSize": "20480" })), "");
+    for fine in [
+        json!([]),
+        json!(["etcdserver: no leader"]),
+        json!([1]),
+        json!(1),
+    ] {
+        assert_eq!(of(half, fine), "");
+    }
+    let alarm = "Etcd has set alarm NOSPACE, and takes no writes.";
+    for size in [0, half * 2] {
+        let errors = json!([
+            "etcdserver: no leader",
+            "memberID:8925027824743593106 alarm:NOSPACE "
+        ]);
+        assert_eq!(of(size, errors), alarm);
+    }
+    let long = format!("alarm:{}", "ä".repeat(1 << 20));
+    assert_eq!(
+        of(0, json!([long])).chars().count(),
+        40 + alarm.len() - "NOSPACE".len()
+    );
 }
