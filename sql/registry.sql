@@ -33,9 +33,8 @@ COMMENT ON TABLE _snowflake.state IS
 COMMENT ON COLUMN _snowflake.state.id IS '1: there is one row';
 COMMENT ON COLUMN _snowflake.state.state IS
     'era, serial number of the latest change, starts of the server, greatest time of the registry''s clock, '
-    'latest loss of grants, whether the registry has stopped, clocks of the servers that have renewed last, '
+    'latest time in which it heard no server, latest loss of grants, whether the registry has stopped, '
     'the secret key by which the registry knows its own words again; instants in Unix milliseconds';
-
 COMMENT ON COLUMN _snowflake.state.written IS
     'how often it was stored: by this number the registry knows after a crash whether the latest change is there';
 
