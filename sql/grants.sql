@@ -15,6 +15,12 @@ GRANT USAGE ON SCHEMA _snowflake TO PUBLIC;
 GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
 GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 
+-- A type for columns, and what converts it; PostgreSQL asks for no right to input and output.
+GRANT USAGE ON TYPE snowflake TO PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    _snowflake.from_integer, _snowflake.from_numeric, _snowflake.from_smallint, _snowflake.to_integer, _snowflake.to_numeric
+TO PUBLIC;
+
 -- Views. Those of the registry tell where servers are.
 GRANT SELECT ON
     _snowflake.defaults, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker

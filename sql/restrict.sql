@@ -35,9 +35,10 @@ BEGIN
                 f.fdwowner, coalesce(f.fdwacl, acldefault('F', f.fdwowner))
             FROM pg_foreign_data_wrapper AS f
             UNION ALL
-            -- Types of their own, not those of the rows of tables.
+            -- Types of their own, not those of the rows of tables, and no arrays.
             SELECT 'TYPE', 'TYPE', t.oid, t.oid::regtype::text, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
-            FROM pg_type AS t JOIN pg_class AS c ON c.oid = t.typrelid AND c.relkind = 'c') AS m
+            FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
+            WHERE c.relkind = 'c' OR t.typtype = 'b' AND t.typelem = 0) AS m
         JOIN pg_depend AS d ON d.objid = m.id AND d.deptype = 'e' AND d.classid = CASE m.kind
             WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass
             WHEN 'TYPE' THEN 'pg_type'::regclass
@@ -66,7 +67,8 @@ BEGIN
         LEFT JOIN pg_foreign_data_wrapper AS f ON d.classid = 'pg_foreign_data_wrapper'::regclass AND f.oid = d.objid
         -- From PostgreSQL 18 on, the types of the rows of tables and views are members too.
         LEFT JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
-        WHERE e.extname = extension AND d.deptype = 'e'
+        -- A cast belongs to who owns its types.
+        WHERE e.extname = extension AND d.deptype = 'e' AND d.classid <> 'pg_cast'::regclass
           AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner, f.fdwowner) IS DISTINCT FROM root
                OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl, t.typacl, f.fdwacl)) AS a WHERE a.grantee <> root)
                OR d.classid <> 'pg_type'::regclass AND coalesce(n.nspacl, c.relacl, p.proacl, f.fdwacl) IS NULL))
