@@ -287,7 +287,7 @@ COMMENT ON FUNCTION snowflake_accept_clock() IS
 CREATE FUNCTION _snowflake.generators(
     OUT generator regclass, OUT worker_id integer,
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
-    OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
+    OUT ahead_by interval, OUT ahead_because text, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
     OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
     OUT preset text, OUT layout text, OUT epoch text, OUT tick text,
     OUT on_rollback text, OUT max_rollback text, OUT max_wait text, OUT max_borrow text, OUT max_observe text,
@@ -303,6 +303,8 @@ COMMENT ON COLUMN snowflake_generators.last_id_at IS
     'instant of the latest ID; known while the server runs and the generator keeps its place in shared memory';
 COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the mark: all IDs lie before this instant';
 COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
+COMMENT ON COLUMN snowflake_generators.ahead_because IS
+    'why, if ahead_by is more than a second: what the lease began with, a clock that was set back, or a mark that was ahead';
 COMMENT ON COLUMN snowflake_generators.refused_since IS
     'since when, because of the clock, IDs are refused, or the mark cannot be raised and IDs will soon be refused; null if all is well';
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS

@@ -5,12 +5,12 @@
 -- a standby, and without preloading; then there is one row.
 
 -- What the views do not show: the version of the library that runs, why the registry does not
--- give what this server asks for, by how much the wall clock has jumped too far, and where the IDs
--- of the lease began and why, if that was ahead of the clock, and why etcd soon takes no writes.
+-- give what this server asks for, by how much the wall clock has jumped too far, and why etcd soon
+-- takes no writes.
 CREATE FUNCTION _snowflake.loaded(
     OUT version text, OUT is_loaded boolean, OUT keeper_runs boolean,
     OUT failing_since timestamptz, OUT failure text, OUT is_unreachable boolean, OUT remedy text, OUT jumped interval,
-    OUT floor timestamptz, OUT floor_because text, OUT grown text)
+    OUT grown text)
     RETURNS record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_library';
 
 -- The names in these are bound when they are made, under a path that holds no object of others.
@@ -105,7 +105,7 @@ BEGIN
 
     RETURN QUERY
     WITH generators AS MATERIALIZED (
-        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ends_at, g.on_rollback,
+        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ahead_because, g.ends_at, g.on_rollback,
             coalesce(g.ahead_by >= ahead AND g.on_rollback <> 'next_worker', false) AS is_past
         FROM _snowflake.generators() AS g WHERE NOT is_standby),
     found (place, state, item, detail, hint) AS (
@@ -191,15 +191,9 @@ BEGIN
                 'If the clock is wrong, set it right; IDs then resume by themselves.', g.name)
         FROM generators AS g WHERE g.refused_since IS NOT NULL AND g.problem IS NULL
         UNION ALL
-        -- A lead by the lease shrinks from its beginning on.
         SELECT 8, 'warning', 'generator ' || g.name, format('Its IDs are %s ahead of the clock, since %s. They are unique and in order, '
-            'and half a second of the lead goes each second.', _snowflake.lasting(g.ahead_by), CASE
-                WHEN g.on_rollback <> 'next_worker' AND g.ahead_by - interval '1 minute'
-                    < library.floor - worker.since - (clock_timestamp() - worker.since) / 2 THEN library.floor_because
-                WHEN p.largest_rollback >= g.ahead_by - interval '1 minute' THEN 'the clock was set back'
-                ELSE 'it was advanced, or its mark was ahead' END), NULL
-        -- Another generator may have found it first.
-        FROM generators AS g CROSS JOIN (SELECT max(s.largest_rollback) FROM _snowflake.statistics() AS s) AS p (largest_rollback)
+            'and half a second of the lead goes each second.', _snowflake.lasting(g.ahead_by), g.ahead_because), NULL
+        FROM generators AS g
         WHERE g.ahead_by > '1 minute' AND g.refused_since IS NULL AND g.problem IS NULL AND NOT g.is_past
         UNION ALL
         SELECT 9, 'warning', 'generator ' || g.name,

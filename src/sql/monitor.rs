@@ -1,5 +1,6 @@
 //! What a DBA looks at: the state of each generator, and its statistics.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use pgrx::pg_sys;
@@ -80,9 +81,66 @@ fn on_disk(
     Ok(read.transpose()?.map(|(mark, _)| mark))
 }
 
+/// Up to this, a lead is ordinary: a tick was exhausted, or an ID was observed.
+const ORDINARY_LEAD: Millis = Millis::new(1000);
+
+/// A cause explains a lead if it made half of it, and all but this: what marks, gaps and
+/// borrowing add.
+const ADDED_LEAD: Millis = Millis::new(60_000);
+
+/// What can put generators ahead of the wall clock.
+struct Causes {
+    /// What is left of the lead with which the lease of this server began, and why it did. A
+    /// lead shrinks by half a second per second.
+    lease: Option<(Millis, &'static str)>,
+    /// [`largest_rollback`]: any generator may have found it first. Read when needed.
+    rollback: OnceCell<Millis>,
+}
+
+impl Causes {
+    fn at(now: UnixMillis) -> Self {
+        let began = shmem::shared().ok().and_then(|shared| {
+            shared.with_lease(shared.server(), |_, state| {
+                Some((state.tenure.not_before?, state.shown.since?, state.shown.because?))
+            })
+        });
+        Self {
+            lease: began.map(|(floor, since, because)| {
+                let left = floor.since(since).minus(now.since(since).half());
+                (left, error::keeper::because(because))
+            }),
+            rollback: OnceCell::new(),
+        }
+    }
+
+    /// Why the next ID of a generator is ahead of the wall clock by this: a clause.
+    fn of(&self, lead: Millis, has_own_lease: bool) -> Option<&'static str> {
+        if lead <= ORDINARY_LEAD {
+            return None;
+        }
+        let explains = |by: Millis| by >= lead.half().max(lead.minus(ADDED_LEAD));
+        let lease = self.lease.filter(|_| !has_own_lease);
+        Some(match lease.filter(|(left, _)| explains(*left)) {
+            Some((_, because)) => because,
+            None if explains(*self.rollback.get_or_init(largest_rollback)) => {
+                "the clock was set back"
+            }
+            None => "it was advanced, or its mark was ahead",
+        })
+    }
+}
+
+/// The most by which generators of this database have found the clock set back.
+fn largest_rollback() -> Millis {
+    let of = |entry| view(entry).map(|view| view.counts.largest_rollback_millis.cast_signed());
+    let most = generators().ok().and_then(|all| all.filter_map(of).max());
+    most.map_or(Millis::ZERO, Millis::new)
+}
+
 // The view `snowflake_generators`.
 c_function!(snowflake_generators, |call| {
     let shared = shmem::shared().ok();
+    let causes = Causes::at(os_clock::wall().millis());
     // One lock at a time, however many generators there are, and without waiting: a
     // view that hangs shows nothing about the others. `None` is a generator that was
     // dropped after the list was made.
@@ -122,6 +180,8 @@ c_function!(snowflake_generators, |call| {
         let next = it.and_then(|it| next(entry, &it.generator, start));
         // Without a cursor and a mark, the generator starts at the wall clock.
         let next = next.or(is_held.then_some(wall)).filter(|_| visible);
+        let lead = next.map(|next| next.since(wall).max(Millis::ZERO));
+        let has_own_lease = it.is_some_and(|it| it.generator.rotates_worker());
         let state = columns![
             entry.relation(),
             worker.map(|worker| worker.get().cast_signed()),
@@ -129,7 +189,9 @@ c_function!(snowflake_generators, |call| {
                 .and_then(|(view, layout)| Some(layout.instant_of(view.counts.last_tick?)))
                 .map(time::to_datum),
             reserved.or(mark).map(time::to_datum),
-            next.map(|next| time::interval(next.since(wall).max(Millis::ZERO))),
+            lead.map(time::interval),
+            lead.and_then(|lead| causes.of(lead, has_own_lease))
+                .map(DatabaseText),
             shown
                 .and_then(|(view, _)| view.refused_at)
                 .map(time::to_datum),
@@ -140,7 +202,7 @@ c_function!(snowflake_generators, |call| {
         ];
         let told = it.map(|it| told(&it.label, &it.text)).unwrap_or_default();
         let label = columns![it.map(|it| DatabaseText(&it.text))];
-        Some(told_row::<{ 10 + KEYS.len() + 1 }>(state, &told, label))
+        Some(told_row::<{ 11 + KEYS.len() + 1 }>(state, &told, label))
     };
     let all = generators()?;
     call.rows(all.filter_map(|entry| entry.with_share_lock(false, |is_held| row(entry, is_held))));

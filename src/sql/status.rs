@@ -22,12 +22,11 @@ c_function!(snowflake_internal_library, |call| {
     let found = shared.map(|shared| {
         shared.with_lease(shared.server(), |trusted, state| {
             let jumped = reading.jumped_from(trusted.trusted_offset);
-            let floor = state.tenure.not_before.zip(state.shown.because);
             let grown = state.shown.grown.get();
-            (Some(jumped), state.shown.failure.clone(), floor, grown)
+            (Some(jumped), state.shown.failure.clone(), grown)
         })
     });
-    let (jumped, failure, floor, grown) = found.unwrap_or_default();
+    let (jumped, failure, grown) = found.unwrap_or_default();
     let limit = guc::settings().max_clock_jump;
     Ok(call.row(columns![
         DatabaseText(VERSION),
@@ -40,8 +39,6 @@ c_function!(snowflake_internal_library, |call| {
         failure.as_ref().map(|it| it.is_unreachable),
         failure.map(|it| DatabaseText(it.remedy.get())),
         jumped.filter(|by| *by > limit).map(time::interval),
-        floor.map(|(floor, _)| time::to_datum(floor)),
-        floor.map(|(_, cause)| DatabaseText(error::keeper::because(cause))),
         (!grown.is_empty()).then_some(DatabaseText(grown)),
     ]))
 });

@@ -35,7 +35,7 @@ SELECT code, message FROM error_of('SELECT snowflake_observe(9223372036854775807
 -- A generator with a longer max_borrow accepts it.
 SELECT snowflake_create_generator('wide', $$layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z max_borrow='2 h'$$);
 SELECT next_after(of_other('1 hour', 'wide'), 'wide') > snowflake_min_id(now() + interval '1 hour', 'wide') AS sorts_after;
-SELECT ahead_by > interval '59 min' AS ahead FROM snowflake_generators WHERE generator = 'wide'::regclass;
+SELECT ahead_by > interval '59 min' AS ahead, ahead_because FROM snowflake_generators WHERE generator = 'wide'::regclass;
 SELECT e.code, e.detail FROM error_of($$SELECT snowflake_observe(of_other('3 hours', 'wide'), 'wide')$$) AS e;
 -- A call that is refused is counted.
 SELECT refusals FROM pg_stat_snowflake WHERE generator = 'wide'::regclass;
