@@ -79,9 +79,9 @@ BEGIN
         obstacle := (
             SELECT CASE WHEN key.type = 'integer'::regtype THEN 'It is of type integer, which cannot hold them.'
                 WHEN NOT pg_has_role(key.owner, 'USAGE') THEN format('Role %I owns the table.', pg_get_userbyid(key.owner))
-                WHEN NOT has_schema_privilege(p.pronamespace, 'USAGE') THEN
-                    format('Role %I needs USAGE on schema %s.', current_user, p.pronamespace::regnamespace) END
-            FROM pg_proc AS p WHERE p.oid = issue);
+                WHEN NOT has_schema_privilege(p.pronamespace, 'USAGE') OR NOT has_sequence_privilege(g, 'USAGE, UPDATE') THEN
+                    format('Role %I lacks USAGE on schema %s, or on sequence %s.', current_user, p.pronamespace::regnamespace, g) END
+            FROM pg_proc AS p CROSS JOIN _snowflake.default_generator() AS g WHERE p.oid = issue);
         IF obstacle IS NOT NULL THEN
             RAISE WARNING 'key % gets no snowflake IDs', key.described
                 USING DETAIL = format('%s Its numbers come from sequence %s: another server gives the same ones.', obstacle, key.sequence_name),
