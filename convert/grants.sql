@@ -29,7 +29,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.backfill_keys, _snowflake_convert.backfill_layout, _snowflake_convert.backfill_map,
     _snowflake_convert.backfill_obstacles, _snowflake_convert.backfill_time, _snowflake_convert.catalog_state,
     _snowflake_convert.check_backfill, _snowflake_convert.check_copying, _snowflake_convert.check_list,
-    _snowflake_convert.column_roots, _snowflake_convert.columns, _snowflake_convert.copies, _snowflake_convert.copy_function,
+    _snowflake_convert.columns, _snowflake_convert.copies, _snowflake_convert.copy_function,
     _snowflake_convert.copy_index, _snowflake_convert.copy_name, _snowflake_convert.copy_number, _snowflake_convert.dependents,
     _snowflake_convert.end_conversion, _snowflake_convert.fix_settings, _snowflake_convert.grants,
     _snowflake_convert.index_columns, _snowflake_convert.index_expression, _snowflake_convert.is_copy_function,
@@ -41,7 +41,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.obstacles_of_tables, _snowflake_convert.online_obstacles, _snowflake_convert.plan,
     _snowflake_convert.portable, _snowflake_convert.remake, _snowflake_convert.remake_generated,
     _snowflake_convert.remake_statistics, _snowflake_convert.rows_as_owner, _snowflake_convert.run,
-    _snowflake_convert.run_as_caller, _snowflake_convert.run_as_owner, _snowflake_convert.schema, _snowflake_convert.steps,
+    _snowflake_convert.run_as_caller, _snowflake_convert.schema, _snowflake_convert.steps,
     _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.tables,
     _snowflake_convert.wait_until, _snowflake_convert.wanted_default, _snowflake_convert.work_of
 TO PUBLIC;

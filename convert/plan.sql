@@ -82,7 +82,7 @@ BEGIN
                 AND d.refobjid = m.member AND d.refobjsubid = m.number
             JOIN pg_attrdef AS e ON e.oid = d.objid AND e.adrelid = m.member
             JOIN pg_attribute AS a ON a.attrelid = m.member AND a.attnum = e.adnum AND a.attgenerated <> ''
-            CROSS JOIN _snowflake_convert.column_roots(m.member, a.attname) AS r (id)
+            CROSS JOIN _snowflake.column_roots(m.member, a.attname) AS r (id)
             WHERE m.is_altered) AS g (relation, name)
         CROSS JOIN _snowflake.inheritance(g.relation, g.name) AS f);
     work.tables := ARRAY(SELECT m.member FROM unnest(work.members) AS m WHERE m.is_altered);
@@ -204,7 +204,7 @@ BEGIN
         WHERE k.note IS NOT NULL AND NOT EXISTS (
             SELECT FROM unnest(work.columns) AS c
             WHERE c.name = k.name
-              AND c.relation IN (SELECT _snowflake_convert.column_roots(k.relation, k.name)))
+              AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
           AND k.relation IS NOT NULL
           AND (SELECT b.base FROM pg_attribute AS a
                CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b

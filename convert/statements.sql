@@ -55,7 +55,8 @@ AS $$
     parts (relation, phase, place, part) AS (
         SELECT m.relation, 1, m.attnum, format('DROP COLUMN %I', m.name) FROM made AS m
         UNION ALL
-        SELECT c.relation, 2, c.number, format('ALTER COLUMN %I TYPE bigint', c.name)
+        SELECT c.relation, 2, c.number, format('ALTER COLUMN %I TYPE %s', c.name,
+                CASE c.type WHEN _snowflake.key_type() THEN c.type::regtype ELSE 'bigint'::regtype END)
             || CASE WHEN c.origin IS NULL THEN ''
                 ELSE format(' USING pg_temp.snowflake_new_id(%L::pg_catalog.regclass, %L::pg_catalog.name, %I::bigint)',
                     _snowflake.name(c.origin), c.origin_name, c.name) END
