@@ -283,10 +283,12 @@ CREATE TABLE old_rows (id snowflake PRIMARY KEY, at timestamptz NOT NULL);
 CREATE TABLE old_lines (old_id integer REFERENCES old_rows);
 INSERT INTO old_rows VALUES (1, '2026-01-01Z');
 INSERT INTO old_lines VALUES (1);
+CREATE TABLE apart (old_row_id snowflake);
+SELECT note FROM snowflake_convert_plan('{old_rows}', backfill => true, backfill_by => '{at}', worker_id => 3) WHERE note ~ 'apart';
 SET client_min_messages = warning;
 CALL snowflake_convert('{old_rows}', backfill => true, backfill_by => '{at}', worker_id => 3);
 RESET client_min_messages;
-SELECT pg_typeof(r.id), pg_typeof(l.old_id), snowflake_timestamp(r.id) FROM old_rows AS r JOIN old_lines AS l ON l.old_id = r.id;
+SELECT pg_typeof(r.id), pg_typeof(l.old_id), snowflake_timestamp(r.id) = '2026-01-01Z' AS is_of_its_time FROM old_rows AS r JOIN old_lines AS l ON l.old_id = r.id;
 SELECT snowflake_set_type('small');
 
 SET client_min_messages = warning;
