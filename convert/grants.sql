@@ -10,14 +10,14 @@ GRANT UPDATE (pages_done, pages, rows_done, rows_per_second, started, updated, e
     ON _snowflake_convert.conversions TO PUBLIC;
 
 GRANT EXECUTE ON FUNCTION
-    snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint),
+    snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint, regtype),
     snowflake_convert_steps(regclass[], regnamespace, regclass, boolean),
     snowflake_convert_undo(regclass[], regnamespace)
 TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE
     _snowflake_convert.do_as_owner(regclass, text),
     _snowflake_convert.run_with_locks(text, text[], integer),
-    snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint),
+    snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint, regtype),
     snowflake_convert_backfill(regclass, interval),
     snowflake_convert_run(text, text[], integer),
     snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)

@@ -78,6 +78,16 @@ AS $$
         _snowflake.name(c.relation), c.name, c.type::regtype, c.base::regtype)
     FROM unnest((work).columns) AS c WHERE c.is_altered AND c.type NOT IN (c.base, _snowflake.key_type())
     UNION ALL
+    SELECT format('type %s is neither bigint nor %s', (work).new_type, _snowflake.key_type())
+    WHERE (work).new_type NOT IN ('bigint'::regtype, _snowflake.key_type())
+    UNION ALL
+    SELECT format('%s.%I is an identity, which cannot be of type %s, and gets no default in its place: drop the identity first',
+        _snowflake.name(f.member), f.name, (work).new_type)
+    FROM unnest((work).columns) AS c
+    JOIN unnest((work).members) AS f ON f.relation = c.relation AND f.name = c.name
+    JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number AND a.attidentity <> ''
+    WHERE c.is_altered AND (work).new_type = _snowflake.key_type() AND NOT ((work).set_default AND c.is_key)
+    UNION ALL
     -- PostgreSQL writes the operator class into the new index, unless it is the default.
     SELECT DISTINCT format('index %s has operator class %I, which is for integers: make the index without it first',
         _snowflake.name(i.indexrelid), o.opcname)

@@ -269,7 +269,7 @@ CREATE TRIGGER ordered BEFORE INSERT OR UPDATE OF id ON events FOR EACH ROW EXEC
 INSERT INTO events DEFAULT VALUES;
 SELECT error_of('INSERT INTO events VALUES (5)');
 
--- The conversion takes tables with such columns. They stay as they are.
+-- The conversion takes tables with such columns. By default, they stay as they are.
 CREATE TABLE small (id serial PRIMARY KEY, event_id snowflake REFERENCES events);
 CREATE TABLE small_lines (id snowflake PRIMARY KEY, small_id integer REFERENCES small);
 SET client_min_messages = warning;
@@ -290,6 +290,41 @@ CALL snowflake_convert('{old_rows}', backfill => true, backfill_by => '{at}', wo
 RESET client_min_messages;
 SELECT pg_typeof(r.id), pg_typeof(l.old_id), snowflake_timestamp(r.id) = '2026-01-01Z' AS is_of_its_time FROM old_rows AS r JOIN old_lines AS l ON l.old_id = r.id;
 SELECT snowflake_set_type('small');
+
+-- It can also change keys of all types to this type, or back, and make again what depends on them.
+CREATE TABLE shelves (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text);
+CREATE TABLE books (id bigserial PRIMARY KEY, shelf_id integer REFERENCES shelves, twice bigint GENERATED ALWAYS AS (id * 2) STORED);
+COMMENT ON CONSTRAINT books_shelf_id_fkey ON books IS 'stays';
+CREATE TABLE plain (id bigint PRIMARY KEY);
+CREATE VIEW book_view AS SELECT b.id, s.name FROM books AS b JOIN shelves AS s ON s.id = b.shelf_id;
+CREATE VIEW plain_view AS SELECT id FROM plain;
+CREATE POLICY p ON books USING (id > 0);
+INSERT INTO shelves (name) VALUES ('a');
+INSERT INTO books (shelf_id) VALUES (1);
+INSERT INTO plain VALUES (1);
+SELECT step, action, split_part(statement, E'\n', 1) AS statement, rewrites > 0 AS rewrites FROM snowflake_convert_plan('{shelves, books, plain}', type => 'snowflake') WHERE step IS NOT NULL;
+SET client_min_messages = warning;
+CALL snowflake_convert('{shelves, books, plain}', type => 'snowflake');
+RESET client_min_messages;
+CREATE FUNCTION columns_of(VARIADIC tables regclass[]) RETURNS TABLE (name text, type text, "default" text) LANGUAGE sql AS $$
+    SELECT attrelid::regclass || '.' || attname, format_type(atttypid, NULL), pg_get_expr(adbin, adrelid)
+    FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+    WHERE attrelid = ANY (tables) AND attnum > 0 AND NOT attisdropped ORDER BY 1
+$$;
+SELECT * FROM columns_of('shelves', 'books', 'plain', 'book_view', 'plain_view');
+SELECT * FROM book_view;
+SELECT obj_description(oid, 'pg_constraint'), convalidated FROM pg_constraint WHERE conname = 'books_shelf_id_fkey';
+INSERT INTO shelves DEFAULT VALUES RETURNING pg_typeof(id), id = snowflake_currval() AS from_the_generator;
+CALL snowflake_convert('{shelves, books, plain}', type => 'snowflake');
+SELECT step, action, split_part(statement, E'\n', 1) AS statement, rewrites > 0 AS rewrites FROM snowflake_convert_plan('{plain}', set_default => false, type => 'bigint') WHERE step IS NOT NULL;
+CALL snowflake_convert('{plain}', set_default => false, type => 'bigint');
+SELECT * FROM columns_of('plain', 'plain_view');
+CREATE TABLE ident (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+CREATE TABLE ident_lines (ident_id bigint GENERATED ALWAYS AS IDENTITY REFERENCES ident);
+SELECT error_of($$CALL snowflake_convert('{ident}', set_default => false, type => 'snowflake')$$);
+SELECT error_of($$CALL snowflake_convert('{ident}', type => 'snowflake')$$);
+SELECT error_of($$CALL snowflake_convert('{ident}', type => 'integer')$$);
+SELECT note FROM snowflake_convert_plan('{ident}', online => true, type => 'snowflake');
 
 SET client_min_messages = warning;
 DROP SCHEMA st CASCADE;
