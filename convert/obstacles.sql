@@ -61,50 +61,12 @@ $$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_tables(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated),
-    -- Types whose values have values of another type in them.
-    holders (id, within) AS MATERIALIZED (
-        SELECT y.typbasetype, y.oid FROM pg_type AS y WHERE y.typtype = 'd'
-        UNION ALL
-        SELECT y.typelem, y.oid FROM pg_type AS y WHERE y.typelem <> 0
-        UNION ALL
-        SELECT r.rngsubtype, w.id FROM pg_range AS r CROSS JOIN unnest(ARRAY[r.rngtypid, r.rngmultitypid]) AS w (id)
-        UNION ALL
-        SELECT a.atttypid, c.reltype
-        FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid AND c.reltype <> 0
-        -- A type of PostgreSQL itself is none of them.
-        WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 12000),
-    row_types (relation, id) AS (
-        SELECT t.oid, t.reltype FROM pg_class AS t WHERE t.oid IN (SELECT m.member FROM members AS m)
-        UNION
-        SELECT r.relation, h.within FROM row_types AS r JOIN holders AS h ON h.id = r.id)
-    SELECT format('table %s is of type %s: change the type first', _snowflake.name(c.oid), c.reloftype::regtype)
-    FROM pg_class AS c WHERE c.oid IN (SELECT m.member FROM members AS m) AND c.reloftype <> 0
-    UNION ALL
-    SELECT DISTINCT format('%s has the row type of table %s%s, and PostgreSQL cannot change the rows in it: %s first',
-        CASE c.relkind WHEN 'i' THEN 'index ' || _snowflake.name(c.oid)
-            ELSE format('column %s.%I', _snowflake.name(c.oid), a.attname) END,
-        _snowflake.name(t.oid),
-        CASE WHEN a.atttypid IN (y.oid, y.typarray) THEN '' ELSE ', within type ' || format_type(a.atttypid, NULL) END,
-        CASE c.relkind WHEN 'i' THEN 'drop it' ELSE 'change its type' END)
-    FROM row_types AS r
-    JOIN pg_class AS t ON t.oid = r.relation
-    JOIN pg_type AS y ON y.oid = t.reltype
-    JOIN pg_attribute AS a ON a.atttypid = r.id AND a.attnum > 0 AND NOT a.attisdropped
-    JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'm', 'f', 'i')
-    UNION ALL
-    SELECT DISTINCT format('%s is a temporary table of another session', _snowflake.name(c.oid))
-    FROM pg_class AS c
-    WHERE c.oid IN (SELECT m.member FROM members AS m) AND c.relpersistence = 't' AND c.relnamespace <> pg_my_temp_schema()
+    SELECT f FROM _snowflake.fixed_types((work).tables, (work).numbers) AS f
     UNION ALL
     SELECT format('table %s is being converted while it is in use: finish that, or undo it by snowflake_convert_undo()',
         _snowflake.name(c.relation))
     FROM unnest((work).columns) AS c
     WHERE c.is_altered AND _snowflake_convert.copy_number(c.relation, c.name, c.relation) IS NOT NULL
-    UNION ALL
-    SELECT format('Citus distributes table %s: change it as the documentation of Citus says', _snowflake.name(c.relation))
-    FROM (SELECT DISTINCT c.relation FROM unnest((work).columns) AS c WHERE c.is_altered) AS c
-    WHERE _snowflake.distribution(c.relation) IS NOT NULL
 $$;
 
 -- Columns that PostgreSQL keeps as they are.
@@ -114,20 +76,17 @@ AS $$
     WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('%s.%I is of domain %s over %s: change the column to bigint or to another domain first',
         _snowflake.name(c.relation), c.name, c.type::regtype, c.base::regtype)
-    FROM unnest((work).columns) AS c WHERE c.is_altered AND c.type <> c.base
+    FROM unnest((work).columns) AS c WHERE c.is_altered AND c.type NOT IN (c.base, _snowflake.key_type())
     UNION ALL
-    SELECT format('table %s is partitioned by %s: PostgreSQL cannot change the type of such a column, '
-        'so make a new table, and copy the rows',
-        _snowflake.name(m.member), m.described)
-    FROM members AS m
-    WHERE EXISTS (SELECT FROM pg_depend AS d
-        WHERE d.classid = 'pg_class'::regclass AND d.objid = m.member AND d.objsubid = m.number
-          AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.member AND d.refobjsubid = 0 AND d.deptype = 'i')
+    SELECT format('type %s is neither bigint nor %s', (work).new_type, _snowflake.key_type())
+    WHERE (work).new_type NOT IN ('bigint'::regtype, _snowflake.key_type())
     UNION ALL
-    SELECT format('%s is inherited from two tables, which PostgreSQL cannot change together', c.described)
-    FROM (SELECT m.member, format('%s.%I', _snowflake.name(m.member), a.attname) AS described
-          FROM members AS m JOIN pg_attribute AS a ON a.attrelid = m.member AND a.attnum = m.number
-          WHERE a.attinhcount > 1 GROUP BY m.member, a.attname) AS c
+    SELECT format('%s.%I is an identity, which cannot be of type %s, and gets no default in its place: drop the identity first',
+        _snowflake.name(f.member), f.name, (work).new_type)
+    FROM unnest((work).columns) AS c
+    JOIN unnest((work).members) AS f ON f.relation = c.relation AND f.name = c.name
+    JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number AND a.attidentity <> ''
+    WHERE c.is_altered AND (work).new_type = _snowflake.key_type() AND NOT ((work).set_default AND c.is_key)
     UNION ALL
     -- PostgreSQL writes the operator class into the new index, unless it is the default.
     SELECT DISTINCT format('index %s has operator class %I, which is for integers: make the index without it first',
@@ -154,14 +113,6 @@ $$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_foreign_keys(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    -- It depends on an index that is made anew, but not on the column.
-    SELECT DISTINCT format('constraint %I of table %s refers to a key that includes %s, '
-        'so PostgreSQL cannot change that column: drop it before, and add it again after',
-        k.conname, _snowflake.name(k.conrelid), m.described)
-    FROM _snowflake_convert.altered(work) AS m
-    JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.member AND k.conparentid = 0 AND m.number <> ALL (k.confkey)
-    JOIN pg_index AS i ON i.indexrelid = k.conindid AND m.number = ANY (i.indkey::smallint[])
-    UNION ALL
     -- Its foreign keys would be dropped with the column.
     SELECT format('constraint %I of table %s refers to a generated column', k.conname, _snowflake.name(k.conrelid))
     FROM unnest((work).members) AS f

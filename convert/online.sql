@@ -179,13 +179,7 @@ CREATE FUNCTION _snowflake_convert.index_expression(index regclass, place intege
     LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_internal_index_expression';
 
--- Runs a statement as the owner of a table, whose rights the caller must have, and in a
--- security-restricted operation as REINDEX does; returns the number of rows.
-CREATE FUNCTION _snowflake_convert.run_as_owner(relation regclass, statement text) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
-
--- The rows of a query, read in the same way.
+-- The rows of a query, read as _snowflake.run_as_owner() runs a statement.
 CREATE FUNCTION _snowflake_convert.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
     RETURNS SETOF record
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -300,7 +294,7 @@ BEGIN
     FROM pg_class AS c LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
     WHERE c.oid = to_regclass(target) AND c.relkind IN ('r', 'p', 'v', 'f', 'i', 'I') AND c.relowner <> quote_ident(current_user)::regrole;
     IF FOUND THEN
-        PERFORM _snowflake_convert.run_as_owner(relation, statement);
+        PERFORM _snowflake.run_as_owner(relation, statement);
     ELSE
         EXECUTE statement;
     END IF;
@@ -333,7 +327,7 @@ CREATE PROCEDURE _snowflake_convert.do_as_owner(relation regclass, statement tex
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
-    PERFORM _snowflake_convert.run_as_owner(relation, statement);
+    PERFORM _snowflake.run_as_owner(relation, statement);
 END
 $$;
 
@@ -467,7 +461,7 @@ AS $$
         SELECT * FROM _snowflake_convert.copies(relations, are_named)),
     tables AS (
         SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name FROM copies AS c)
-    SELECT p.note FROM _snowflake_convert.plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
+    SELECT p.note FROM _snowflake_convert.plan(relations, are_named, generator, set_default, NULL, NULL, NULL, true) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
     -- Their foreign keys are added again, also if their columns stay.
@@ -1015,7 +1009,7 @@ BEGIN
             -- Rows that are locked are left for the next pass, or for the trigger: a session that
             -- never waits for a row while it holds others is part of no deadlock.
             BEGIN
-                updated_rows := _snowflake_convert.run_as_owner(relation, format('WITH found AS (
+                updated_rows := _snowflake.run_as_owner(relation, format('WITH found AS (
                         SELECT ctid FROM ONLY %1$s WHERE ctid >= %2$L::tid AND ctid < %3$L::tid AND (%4$s) FOR NO KEY UPDATE SKIP LOCKED)
                     UPDATE ONLY %1$s AS t SET %5$s FROM found
                     WHERE t.ctid = found.ctid AND t.ctid >= %2$L::tid AND t.ctid < %3$L::tid',

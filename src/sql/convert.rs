@@ -1,5 +1,6 @@
 //! What `snowflake_convert()` needs and SQL cannot have. The functions that call these are
-//! in `convert/`, which is an extension of its own, with these functions.
+//! in `convert/`, which is an extension of its own, with these functions; `sql/set_type.sql`
+//! calls the first of them.
 //!
 //! Statements about a table can run code of its owner: conditions of constraints, functions
 //! in expressions of indexes, even while a query is planned. So they run as the owner, as

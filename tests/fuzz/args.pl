@@ -164,7 +164,7 @@ my %values;
 	regproc => sub { return pick("'pg_catalog.pg_backend_pid'", '0::oid', '99999::oid') . '::regproc'; },
 	int8range => sub { return quoted(pick('empty', '[0,8)', '[,)', '[0,)', '(,5]', '[-5,5)', '[5,5]', '[9223372036854775800,9223372036854775807)', '[0,2147483648)', '[100,110)')) . '::int8range'; },
 	int8multirange => sub { return quoted(pick('{}', '{[0,8)}', '{(,)}', '{[1,2),[5,)}', '{[-5,5)}', '{[9223372036854775806,9223372036854775807)}', '{[7,8)}')) . '::int8multirange'; },
-	'_snowflake_convert.work' => sub { return '_snowflake_convert.work_of(ARRAY[' . argument('regclass') . '], ' . join(', ', map { argument($_) } 'boolean', 'regclass', 'boolean', 'name[]', 'bigint', 'boolean') . ')'; },
+	'_snowflake_convert.work' => sub { return '_snowflake_convert.work_of(ARRAY[' . argument('regclass') . '], ' . join(', ', map { argument($_) } 'boolean', 'regclass', 'boolean', 'name[]', 'bigint', 'regtype', 'boolean') . ')'; },
 	'_snowflake_convert.key_column' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid name smallint oid oid boolean boolean oid name bigint)) . ')::_snowflake_convert.key_column'; },
 	'_snowflake_convert.old_key' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid name name text text)) . ')::_snowflake_convert.old_key'; },
 	'_snowflake_convert.object' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid oid integer text oid text text[])) . ')::_snowflake_convert.object'; },

@@ -73,18 +73,18 @@ SELECT s.call, t.code, t.message FROM unnest(ARRAY[
     $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'SELECT 1, now()')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'SELECT 1::bigint, now(), 3')$$,
     $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'SELECT 1::bigint, now(); SELECT 1::bigint, now()')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'DROP TABLE lists.owned')$$,
     $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'TABLE lists.a')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', '')$$,
-    $$SELECT _snowflake_convert.run_as_owner('owned', 'ALTER TABLE lists.a ADD COLUMN x int')$$, $$SELECT _snowflake_convert.run_as_owner('owned', 'SET ROLE NONE')$$,
-    $$SELECT _snowflake_convert.run_as_owner('owned', 'COMMIT')$$, $$SELECT _snowflake_convert.run_as_owner('owned', '')$$]) AS s (call)
+    $$SELECT _snowflake.run_as_owner('owned', 'ALTER TABLE lists.a ADD COLUMN x int')$$, $$SELECT _snowflake.run_as_owner('owned', 'SET ROLE NONE')$$,
+    $$SELECT _snowflake.run_as_owner('owned', 'COMMIT')$$, $$SELECT _snowflake.run_as_owner('owned', '')$$]) AS s (call)
 CROSS JOIN tried(s.call) AS t;
-SELECT _snowflake_convert.run_as_owner('owned', 'INSERT INTO lists.owned SELECT n, to_timestamp(n) FROM generate_series(1, 2500) AS n');
+SELECT _snowflake.run_as_owner('owned', 'INSERT INTO lists.owned SELECT n, to_timestamp(n) FROM generate_series(1, 2500) AS n');
 SELECT count(*), sum(key), max(at) FROM _snowflake_convert.rows_as_owner('owned', 'TABLE lists.owned');
 SELECT count(*), max(key), max(at) FROM _snowflake_convert.rows_as_owner('owned', 'SELECT NULL::bigint, NULL::timestamptz FROM lists.owned LIMIT 2');
-SELECT _snowflake_convert.run_as_owner('owned', 'SET search_path = lists'), current_setting('search_path'), current_user = session_user AS is_me;
+SELECT _snowflake.run_as_owner('owned', 'SET search_path = lists'), current_setting('search_path'), current_user = session_user AS is_me;
 GRANT EXECUTE ON FUNCTION tried(text) TO PUBLIC;
 SET ROLE regress_lists;
 SELECT s.call, t.code, t.message FROM unnest(ARRAY[
-    $$SELECT _snowflake_convert.run_as_owner('lists.a', 'SELECT 1')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('lists.a', 'SELECT 1::bigint, now()')$$,
-    $$CALL _snowflake_convert.do_as_owner('pg_class', 'SELECT 1')$$, $$SELECT _snowflake_convert.run_as_owner(1::regclass, 'SELECT 1')$$]) AS s (call)
+    $$SELECT _snowflake.run_as_owner('lists.a', 'SELECT 1')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('lists.a', 'SELECT 1::bigint, now()')$$,
+    $$CALL _snowflake_convert.do_as_owner('pg_class', 'SELECT 1')$$, $$SELECT _snowflake.run_as_owner(1::regclass, 'SELECT 1')$$]) AS s (call)
 CROSS JOIN lists.tried(s.call) AS t;
 RESET ROLE;
 DROP SCHEMA lists CASCADE;

@@ -127,7 +127,7 @@ sql('shop', join(";\n", (map { my $label = $preset_of{$_}; $label =~ s/'/''/g;
 # Privileges that users have given and taken.
 sql('shop', q{GRANT EXECUTE ON FUNCTION snowflake_stat_reset() TO lessee;
 	REVOKE EXECUTE ON FUNCTION snowflake_currval() FROM PUBLIC; GRANT EXECUTE ON FUNCTION snowflake_currval() TO watcher, keeper;
-	REVOKE EXECUTE ON FUNCTION snowflake_set_defaults(regnamespace, regclass) FROM PUBLIC; GRANT EXECUTE ON FUNCTION snowflake_set_defaults(regnamespace, regclass) TO watcher;
+	REVOKE EXECUTE ON FUNCTION snowflake_set_defaults(regnamespace, regclass, regtype) FROM PUBLIC; GRANT EXECUTE ON FUNCTION snowflake_set_defaults(regnamespace, regclass, regtype) TO watcher;
 	REVOKE SELECT ON snowflake_worker FROM PUBLIC; GRANT SELECT ON snowflake_worker, snowflake_workers TO watcher; GRANT SELECT ON snowflake_worker TO keeper});
 
 # A registry, and a server that leases from it.
