@@ -127,7 +127,8 @@ async function typeorm(type, prepare, run) {
     columns: { id: { type, primary: true, default: () => "snowflake_nextval()" }, title: { type: "text", nullable: true } } });
   const source = new DataSource({ type: "postgres", host: PGHOST, port: Number(PGPORT), username: PGUSER, database: PGDATABASE, entities: [Book] });
   prepare(source);
-  try { await source.initialize(); } catch (error) { return error.message; }
+  if (!run) return source.initialize().catch((error) => error.message);
+  await source.initialize();
   const result = await run(source.getRepository(Book), async () => (await source.driver.createSchemaBuilder().log()).upQueries.map(({ query }) => query));
   await source.destroy();
   return result;
