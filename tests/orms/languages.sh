@@ -45,13 +45,19 @@ once() {
     cp "$pins" "$folder/installed"
 }
 
+# have_LANGUAGE says whether its packages are in $folder, after it has tried to install them.
+have_python() {
+    local source=$top/tests/orms/python
+    folder=$CARGO_TARGET_DIR/orms/python
+    if ! command -v python3 > /dev/null; then skip "$1" 'python3 is not on the PATH'; return 1; fi
+    once "$folder" "$source/requirements.txt" python_install "$folder" "$source/requirements.txt" && return 0
+    skip "$1" "pip could not install tests/orms/python/requirements.txt, see $folder/install.log"
+    return 1
+}
+
 run_python() {
-    local language=python source=$top/tests/orms/python folder=$CARGO_TARGET_DIR/orms/python name path
-    if ! command -v python3 > /dev/null; then skip python 'python3 is not on the PATH'; return; fi
-    if ! once "$folder" "$source/requirements.txt" python_install "$folder" "$source/requirements.txt"; then
-        skip python "pip could not install tests/orms/python/requirements.txt, see $folder/install.log"
-        return
-    fi
+    local language=python source=$top/tests/orms/python folder name path
+    have_python python || return 0
     for path in "$source"/*.py; do
         name=$(basename "$path" .py)
         [ "$name" != server ] || continue
@@ -70,14 +76,20 @@ python_install() {
             "$(sed -n 's/^# and on its own: //p' "$2")"
 }
 
+# have_node NAME PACKAGES: tests/orms/PACKAGES has the file that pins them.
+have_node() {
+    local source=$top/tests/orms/$2
+    folder=$CARGO_TARGET_DIR/orms/$2
+    if ! command -v npm > /dev/null; then skip "$1" 'npm is not on the PATH'; return 1; fi
+    once "$folder" "$source/package-lock.json" node_install "$folder" "$source" && return 0
+    skip "$1" "npm could not install tests/orms/$2/package-lock.json, see $folder/install.log"
+    return 1
+}
+
 # An import finds packages beside the program only, so tests and recipes are copied there.
 run_node() {
-    local language=node source=$top/tests/orms/node folder=$CARGO_TARGET_DIR/orms/node path
-    if ! command -v npm > /dev/null; then skip node 'npm is not on the PATH'; return; fi
-    if ! once "$folder" "$source/package-lock.json" node_install "$folder" "$source"; then
-        skip node "npm could not install tests/orms/node/package-lock.json, see $folder/install.log"
-        return
-    fi
+    local language=node source=$top/tests/orms/node folder path
+    have_node node node || return 0
     rm -f "$folder"/*.mjs
     cp "$source"/*.mjs "$recipes"/*.mjs "$folder/"
     "$folder/node_modules/.bin/esbuild" "$recipes"/*.ts --outdir="$folder" --out-extension:.js=.mjs \
@@ -158,4 +170,12 @@ run_rust() {
         run_test "$(basename "$path" .rs)" in_folder "$folder" \
             cargo run --quiet --locked --offline --target-dir "$folder/target" --bin "$(basename "$path" .rs)"
     done
+}
+
+# Rails' part for databases, and its driver, are packages of Debian.
+have_ruby() {
+    if ! ruby -e 'require "active_record"; require "pg"' 2> /dev/null; then debian ruby-activerecord ruby-pg; fi
+    ruby -e 'require "active_record"; require "pg"' 2> /dev/null && return 0
+    skip "$1" 'Active Record or its driver is missing (Debian: ruby-activerecord, ruby-pg)'
+    return 1
 }

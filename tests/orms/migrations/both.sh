@@ -1,0 +1,116 @@
+# both.sh APPLICATION on|off: runs the migrations of an application on two servers, as they are,
+# with or without snowflake_id.new_keys; adds rows to both servers by the application; and lets
+# logical replication merge them in both directions. With the setting, both servers have all
+# rows of both afterwards. Without it, each key of one server is a key of the other one too, and
+# nothing is merged. tests/run sets the variables that are used here.
+set -euo pipefail
+application=$1 mode=$2
+export PGDATABASE=${application}_$mode
+cd "$applications/$application"
+. "$applications/applications.sh"
+
+fail() { printf '%s\n' "$1"; exit 1; }
+
+# same WHAT GOT EXPECTED
+same() {
+    printf '  %s: %s\n' "$1" "$2"
+    [ "$2" = "$3" ] || fail "$1: got $2, expected $3"
+}
+
+# at SIDE COMMAND [ARGUMENTS]: runs a command with the server of this side.
+at() {
+    PGPORT=$(port_of "$1") DATABASE_URL=postgresql://$PGUSER@$PGHOST:$(port_of "$1")/$PGDATABASE "${@:2}"
+}
+port_of() { if [ "$1" = north ]; then echo "$NORTH"; else echo "$SOUTH"; fi; }
+sql() { at "$1" "$bindir/psql" -XqAt -v ON_ERROR_STOP=1 "${@:2}"; }
+ask() { sql "$1" -c "$2"; }
+other() { if [ "$1" = north ]; then echo south; else echo north; fi; }
+
+# until_true WHAT COMMAND [ARGUMENTS]
+until_true() {
+    local tries
+    for tries in $(seq 300); do
+        if "${@:2}"; then return; fi
+        sleep 0.1
+    done
+    fail "not within $tries tries: $1"
+}
+
+# The application's tables, without those in which its tool remembers what it has done.
+tables() {
+    ask "$1" "SELECT format('%I', relname) FROM pg_class
+        WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^(auth_|django_|knex_|_prisma|alembic|schema_|ar_|migrations)'
+        ORDER BY relname"
+}
+
+# The tables of these that have a bigint alone as their key, and its default.
+keys() {
+    ask "$1" "SELECT format('%I %s', relname, coalesce(pg_get_expr(adbin, adrelid), 'identity')) FROM pg_class
+        JOIN pg_index ON indrelid = pg_class.oid AND indisprimary AND indnkeyatts = 1
+        JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] AND atttypid = 'bigint'::regtype
+        LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+        ORDER BY relname" | while read -r table default; do
+        if tables "$1" | grep -qxF "$table"; then printf '%s %s\n' "$table" "$default"; fi
+    done
+}
+
+# How many rows a side has, and their contents.
+rows() {
+    local table
+    for table in $(tables "$1"); do
+        ask "$1" "SELECT '$table', count(*), md5(string_agg(t::text, ',' ORDER BY t::text)) FROM $table AS t"
+    done
+}
+count() { rows "$1" | awk -F '|' '{ sum += $2 } END { print sum }'; }
+
+caught_up() { [ "$(ask "$1" "SELECT confirmed_flush_lsn >= '$2' FROM pg_replication_slots WHERE slot_name = '${PGDATABASE}_to_$(other "$1")'")" = t ]; }
+errors() { ask "$1" "SELECT sum(value::bigint) FROM pg_stat_subscription_stats AS s, jsonb_each_text(to_jsonb(s)) WHERE subname = '${PGDATABASE}_to_$1' AND key ~ '^(apply_error|sync_error|confl)'"; }
+failed() { [ "$(errors "$1")" -gt 0 ]; }
+
+for side in north south; do
+    PGDATABASE=postgres ask "$side" "CREATE DATABASE $PGDATABASE"
+    ask "$side" 'CREATE EXTENSION snowflake_id'
+    ask "$side" "ALTER DATABASE $PGDATABASE SET snowflake_id.new_keys = $mode"
+    at "$side" "${application}_migrate"
+done
+if [ "$mode" = on ]; then
+    same 'keys with another default than snowflake_nextval()' "$(keys north | grep -cv ' snowflake_nextval()$' || true)" 0
+else
+    same 'keys with the default snowflake_nextval()' "$(keys north | grep -c ' snowflake_nextval()$' || true)" 0
+fi
+[ "$(keys north | wc -l)" -ge 3 ] || fail 'there are fewer than three keys'
+same 'tables of the other side' "$(keys south)" "$(keys north)"
+
+# Each side remembers from here on what it has to send, and sends it later.
+for side in north south; do ask "$side" 'CREATE PUBLICATION everything FOR ALL TABLES'; done
+for side in north south; do
+    ask "$side" "CREATE SUBSCRIPTION ${PGDATABASE}_to_$side CONNECTION 'host=$PGHOST port=$(port_of "$(other "$side")") user=$PGUSER dbname=$PGDATABASE'
+        PUBLICATION everything WITH (origin = none, copy_data = false, enabled = false)"
+done
+for side in north south; do at "$side" "${application}_fill" "$side"; done
+north_rows=$(count north)
+same 'rows of each side' "$(count south)" "$north_rows"
+[ "$north_rows" -ge 1000 ] || fail 'that is too few'
+all=0 common=0
+for table in $(keys north | cut -d ' ' -f 1); do
+    for side in north south; do ask "$side" "SELECT id FROM $table" | sort > "$logs/$PGDATABASE.$side"; done
+    all=$((all + $(wc -l < "$logs/$PGDATABASE.north")))
+    common=$((common + $(comm -12 "$logs/$PGDATABASE".{north,south} | wc -l)))
+done
+echo "  keys of each side: $all"
+[ "$all" -ge 600 ] || fail 'that is too few'
+
+for side in north south; do ask "$side" "ALTER SUBSCRIPTION ${PGDATABASE}_to_$side ENABLE"; done
+if [ "$mode" = on ]; then
+    same 'keys that both sides have' "$common" 0
+    for side in north south; do until_true "$side is merged" caught_up "$side" "$(ask "$side" 'SELECT pg_current_wal_lsn()')"; done
+    same 'rows of both sides' "$(count north)" $((2 * north_rows))
+    [ "$(rows north)" = "$(rows south)" ] || fail 'the sides have different rows'
+    for side in north south; do same "conflicts and errors of $side" "$(errors "$side")" 0; done
+else
+    same 'keys that both sides have' "$common" "$all"
+    for side in north south; do until_true "$side has a conflict" failed "$side"; done
+    same 'rows of a side, after the attempt' "$(count north)" "$north_rows"
+fi
+for side in north south; do ask "$side" "DROP SUBSCRIPTION ${PGDATABASE}_to_$side"; done
+if [ "$mode" = on ]; then at north "${application}_check"; fi

@@ -1,0 +1,3 @@
+require_relative "environment"
+
+ActiveRecord::MigrationContext.new(File.join(__dir__, "db/migrate"), ActiveRecord::SchemaMigration).migrate
