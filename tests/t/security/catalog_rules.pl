@@ -14,6 +14,8 @@ use Snowflake;
 
 # Who may execute what. Types are as PostgreSQL writes them in short.
 my @public = split /\n/, <<'END';
+max(snowflake)
+min(snowflake)
 snowflake_advance(regclass, bigint)
 snowflake_advance(regclass, timestamptz)
 snowflake_alter_generator(regclass, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
@@ -207,11 +209,14 @@ snowflake_convert_steps(regclass[], regnamespace, regclass, boolean)
 snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
 snowflake_convert_undo(regclass[], regnamespace)
 END
-# Superusers only. PostgreSQL asks nobody for a right to input and output of a type.
+# Superusers only. PostgreSQL asks nobody for a right to input and output of a type, and the
+# owner of an aggregate for that to its steps.
 my @nobody = split /\n/, <<'END';
 _snowflake.horizon_support(internal)
 _snowflake.lease(text, jsonb)
+_snowflake.larger(snowflake, snowflake)
 _snowflake.read_registry()
+_snowflake.smaller(snowflake, snowflake)
 _snowflake.snowflake_in(cstring)
 _snowflake.snowflake_out(snowflake)
 _snowflake.snowflake_recv(internal)
