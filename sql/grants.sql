@@ -15,9 +15,10 @@ GRANT USAGE ON SCHEMA _snowflake TO PUBLIC;
 GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
 GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 
--- A type for columns, and what converts it; PostgreSQL asks for no right to input and output.
+-- A type for columns, what converts it, and its aggregates; PostgreSQL asks for no right to input
+-- and output, and asks the owner of an aggregate for that to its steps.
 GRANT USAGE ON TYPE snowflake TO PUBLIC;
-GRANT EXECUTE ON FUNCTION
+GRANT EXECUTE ON FUNCTION max(snowflake), min(snowflake),
     _snowflake.from_integer, _snowflake.from_numeric, _snowflake.from_smallint, _snowflake.to_integer, _snowflake.to_numeric
 TO PUBLIC;
 

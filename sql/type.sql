@@ -4,7 +4,7 @@
 -- indexes, statistics and functions of bigint serve it, and a column changes its type without
 -- being written anew. It has no operators and no operator classes of its own: pg_upgrade would
 -- lose those of both types, and a change of the type would rebuild every index. No function
--- takes this type but those that convert it.
+-- takes this type but max(), min(), and those that convert it.
 --
 -- Its functions are PostgreSQL's: a database keeps its keys on a server without the library.
 -- They are in schema _snowflake, since nobody calls them by their names.
@@ -62,3 +62,16 @@ CREATE FUNCTION _snowflake.to_numeric(snowflake) RETURNS numeric
 COMMENT ON FUNCTION _snowflake.to_numeric(snowflake) IS 'internal: converts type snowflake to numeric';
 CREATE CAST (snowflake AS numeric) WITH FUNCTION _snowflake.to_numeric(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS numeric) IS 'the same number';
+
+-- Without these, max(id) would be a bigint, and its JSON a number. The library has them use an
+-- index, see src/max_min.rs.
+CREATE FUNCTION _snowflake.larger(snowflake, snowflake) RETURNS snowflake
+    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'int8larger';
+COMMENT ON FUNCTION _snowflake.larger(snowflake, snowflake) IS 'internal: the step of max(snowflake)';
+CREATE AGGREGATE max(snowflake) (SFUNC = _snowflake.larger, STYPE = snowflake, COMBINEFUNC = _snowflake.larger, PARALLEL = safe);
+COMMENT ON AGGREGATE max(snowflake) IS 'the greatest value';
+CREATE FUNCTION _snowflake.smaller(snowflake, snowflake) RETURNS snowflake
+    LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE AS 'int8smaller';
+COMMENT ON FUNCTION _snowflake.smaller(snowflake, snowflake) IS 'internal: the step of min(snowflake)';
+CREATE AGGREGATE min(snowflake) (SFUNC = _snowflake.smaller, STYPE = snowflake, COMBINEFUNC = _snowflake.smaller, PARALLEL = safe);
+COMMENT ON AGGREGATE min(snowflake) IS 'the smallest value';

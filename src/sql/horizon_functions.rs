@@ -80,7 +80,13 @@ unsafe fn is_beside_tables(mut root: *mut pg_sys::PlannerInfo) -> bool {
         // A query may have many calls, and each looks at all of it.
         pgrx::check_for_interrupts!();
         // SAFETY: as the caller guarantees.
-        unsafe { compat::walk((*root).parse.cast(), Some(reads_tables)) }
+        unsafe {
+            compat::walk(
+                (*root).parse.cast(),
+                Some(reads_tables),
+                std::ptr::null_mut(),
+            )
+        }
     };
     // SAFETY: as the caller guarantees.
     unsafe {
@@ -120,14 +126,9 @@ unsafe extern "C-unwind" fn reads_tables(node: *mut pg_sys::Node, context: *mut 
 unsafe fn lists_a_table(query: &pg_sys::Query) -> bool {
     let is_insert = query.commandType == pg_sys::CmdType::CMD_INSERT;
     let target = usize::try_from(query.resultRelation).unwrap_or(0);
-    // SAFETY: as the caller guarantees; the range table of a query is a list of entries, with
-    // as many elements as it says.
+    // SAFETY: as the caller guarantees; the range table of a query is a list of entries.
     unsafe {
-        let Some(list) = query.rtable.as_ref() else {
-            return false;
-        };
-        let count = usize::try_from(list.length).unwrap_or(0);
-        let cells = std::slice::from_raw_parts(list.elements, count);
+        let cells = compat::entries(query.rtable);
         cells.iter().enumerate().any(|(index, cell)| {
             let entry = &*cell.ptr_value.cast::<pg_sys::RangeTblEntry>();
             let is_target = is_insert && index + 1 == target;

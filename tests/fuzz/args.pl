@@ -89,7 +89,7 @@ my %node = (primary => $primary, standby => $standby);
 
 # The functions: name, kind, types of the arguments, how many have a default, and the type of
 # the result.
-my @functions = map { my @f = split /\|/, $_, -1; { name => $f[0], kind => $f[1], types => [ split /;/, $f[2] ], defaults => $f[3], result => $f[4], set => $f[5] eq 't' } }
+my @functions = map { my @f = split /\|/, $_, -1; { name => $f[0], kind => $f[1], types => [ split /;/, $f[2] =~ s/\Q$schema\E\.//gr ], defaults => $f[3], result => $f[4], set => $f[5] eq 't' } }
   split /\n/, as(undef, q{
 	SELECT pronamespace::regnamespace::text || '.' || quote_ident(proname), prokind,
 		(SELECT coalesce(string_agg(format_type(t, NULL), ';' ORDER BY n), '') FROM unnest(proargtypes) WITH ORDINALITY AS a (t, n)),
@@ -133,7 +133,11 @@ sub long
 }
 my %values;
 %values = (
-	bigint => sub { return pick(0, 1, -1, 7, "'-9223372036854775808'", '9223372036854775807', 2147483648, 4294967296, $id, $id + 1, $id + (1 << 40), 1 << 22, int(rand(2**53)), -int(rand(2**53))) . '::bigint'; },
+	# What takes a bigint takes a value of type snowflake.
+	bigint => sub { my $value = pick(0, 1, -1, 7, "'-9223372036854775808'", '9223372036854775807', 2147483648, 4294967296, $id, $id + 1, $id + (1 << 40), 1 << 22, int(rand(2**53)), -int(rand(2**53))) . '::bigint';
+		return chance(0.1) ? "($value)::$schema.snowflake" : $value; },
+	snowflake => sub { return '(' . $values{pick('bigint', 'integer', 'smallint', 'numeric')}->() . ")::$schema.snowflake"; },
+	cstring => sub { return quoted(pick(@texts)); },
 	integer => sub { return pick(0, 1, 2, -1, 7, 1000, 4096, 100_001, 2147483647, "'-2147483648'", int(rand(2**31))) . '::integer'; },
 	smallint => sub { return pick(0, 1, -1, 2, 32767, "'-32768'") . '::smallint'; },
 	'double precision' => sub { return quoted(pick(qw(NaN Infinity -Infinity 0 -0 1 100 50.5 1e308 1e-307 -5))) . '::float8'; },
@@ -173,7 +177,7 @@ my %huge = (text => "repeat('x', 100000000)", jsonb => "to_jsonb(repeat('x', 100
 sub argument
 {
 	my ($type) = @_;
-	return 'NULL' if $type =~ /^(?:internal|any\w*|trigger|event_trigger|cstring)$/;
+	return 'NULL' if $type =~ /^(?:internal|any\w*|trigger|event_trigger)$/;
 	return "NULL::$type" if chance(0.06);
 	return $values{$type}->() if $values{$type};
 	return chance(0.5) ? "NULL::$type" : quoted(pick(@texts)) . "::$type" if $type !~ /^(.*)\[\]$/;
