@@ -60,9 +60,8 @@ BEGIN
         WHERE e.classid = 'pg_class'::regclass AND e.command_tag = 'CREATE SEQUENCE' AND NOT e.in_extension
           -- The key is younger than the sequence, which this command has made.
           AND k.xmin = s.xmin AND k.cmin::text::bigint > s.cmin::text::bigint
-          AND a.atttypid IN ('bigint'::regtype, 'integer'::regtype)
-          AND c.relpersistence <> 't' AND NOT c.relispartition AND a.attinhcount = 0
-          -- Who gives bounds or steps means those numbers.
+          AND c.relpersistence <> 't' AND a.attinhcount = 0
+          -- Bounds and steps that a command gives are meant; a smallint has bounds of its own.
           AND (q.seqincrement, q.seqmin, q.seqmax, q.seqcycle)
               = (1, 1, CASE a.atttypid WHEN 'bigint'::regtype THEN 9223372036854775807 ELSE 2147483647 END, false)
           -- Nothing else takes numbers from it.
@@ -109,7 +108,7 @@ BEGIN
             OR EXISTS (
                 SELECT FROM _snowflake.inheritance(key.relation, key.name) AS f
                 JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number
-                WHERE f.functions <> ARRAY[issue::oid] OR f.identity <> '' OR a.atttypid <> key_type)
+                WHERE f.functions <> ARRAY[issue::oid] OR a.atttypid <> key_type)
         THEN
             RAISE EXCEPTION 'could not set the default of %', key.described
                 USING ERRCODE = 'object_not_in_prerequisite_state',

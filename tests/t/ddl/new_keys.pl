@@ -236,7 +236,9 @@ unlike($warned, qr/ERROR/, 'without preloading');
 is((error_of($bare, 'INSERT INTO t2 DEFAULT VALUES'))[0], '55000', 'rows are refused');
 # A database outlives the library: commands of those who have the setting off work.
 $bare->safe_psql('postgres', 'ALTER DATABASE postgres RESET snowflake_id.new_keys');
-$bare->append_conf('postgresql.conf', "dynamic_library_path = '/nowhere'");
+mkdir "$folder/lib";
+symlink $bare->config_data('--pkglibdir') . '/plpgsql.so', "$folder/lib/plpgsql.so";
+$bare->append_conf('postgresql.conf', "dynamic_library_path = '$folder/lib'");
 $bare->restart;
 is((error_of($bare, 'SELECT snowflake_nextval()'))[0], '58P01', 'without the library');
 is((error_of($bare, 'CREATE TABLE t3 (id bigserial PRIMARY KEY); ALTER TABLE t3 ADD COLUMN n integer; CREATE SCHEMA s CREATE TABLE t (id bigserial PRIMARY KEY)'))[0], '', 'tables are made');
