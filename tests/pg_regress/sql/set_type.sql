@@ -325,6 +325,9 @@ SELECT error_of($$CALL snowflake_convert('{ident}', set_default => false, type =
 SELECT error_of($$CALL snowflake_convert('{ident}', type => 'snowflake')$$);
 SELECT error_of($$CALL snowflake_convert('{ident}', type => 'integer')$$);
 SELECT note FROM snowflake_convert_plan('{ident}', online => true, type => 'snowflake');
+CREATE TABLE ident_integer (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+CALL snowflake_convert('{ident_integer}', set_default => false, type => 'bigint');
+SELECT format_type(atttypid, NULL), attidentity FROM pg_attribute WHERE attrelid = 'ident_integer'::regclass AND attnum > 0;
 
 SET client_min_messages = warning;
 DROP SCHEMA st CASCADE;
