@@ -97,12 +97,12 @@ DROP TABLE serials;
 
 -- Inheritance, and a foreign table as a child.
 CREATE TABLE animals (id bigint PRIMARY KEY, mate bigint);
-CREATE TABLE cats (PRIMARY KEY (id), lives integer) INHERITS (animals);
+CREATE TABLE cats (UNIQUE (id), lives integer) INHERITS (animals);
 CREATE TABLE kittens (of bigint REFERENCES cats (id));
 CREATE FOREIGN DATA WRAPPER st_nothing;
 CREATE SERVER st_nowhere FOREIGN DATA WRAPPER st_nothing;
 CREATE FOREIGN TABLE dogs (bark text) INHERITS (animals) SERVER st_nowhere;
-SELECT snowflake_set_type('cats');
+SELECT snowflake_set_type('cats', 'id');
 SELECT snowflake_set_type('animals', 'mate');
 SELECT typed();
 SELECT snowflake_set_type('animals', type => 'bigint');
