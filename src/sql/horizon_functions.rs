@@ -245,7 +245,10 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator
         let number = pg_sys::SPI_fnumber(descriptor, to_server(&column));
         // Type snowflake is stored as bigint is, and so is a domain.
         let is_bigint = number > 0
-            && pg_sys::IsBinaryCoercible(pg_sys::SPI_gettypeid(descriptor, number), pg_sys::INT8OID);
+            && pg_sys::IsBinaryCoercible(
+                pg_sys::SPI_gettypeid(descriptor, number),
+                pg_sys::INT8OID,
+            );
         is_bigint.then_some(number)
     };
     let number = number.ok_or_else(|| error::no_horizon::unfit_column(&table(), &column))?;

@@ -97,12 +97,12 @@ DROP TABLE serials;
 
 -- Inheritance, and a foreign table as a child.
 CREATE TABLE animals (id bigint PRIMARY KEY, mate bigint);
-CREATE TABLE cats (PRIMARY KEY (id), lives integer) INHERITS (animals);
+CREATE TABLE cats (UNIQUE (id), lives integer) INHERITS (animals);
 CREATE TABLE kittens (of bigint REFERENCES cats (id));
 CREATE FOREIGN DATA WRAPPER st_nothing;
 CREATE SERVER st_nowhere FOREIGN DATA WRAPPER st_nothing;
 CREATE FOREIGN TABLE dogs (bark text) INHERITS (animals) SERVER st_nowhere;
-SELECT snowflake_set_type('cats');
+SELECT snowflake_set_type('cats', 'id');
 SELECT snowflake_set_type('animals', 'mate');
 SELECT typed();
 SELECT snowflake_set_type('animals', type => 'bigint');
@@ -325,6 +325,9 @@ SELECT error_of($$CALL snowflake_convert('{ident}', set_default => false, type =
 SELECT error_of($$CALL snowflake_convert('{ident}', type => 'snowflake')$$);
 SELECT error_of($$CALL snowflake_convert('{ident}', type => 'integer')$$);
 SELECT note FROM snowflake_convert_plan('{ident}', online => true, type => 'snowflake');
+CREATE TABLE ident_integer (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+CALL snowflake_convert('{ident_integer}', set_default => false, type => 'bigint');
+SELECT format_type(atttypid, NULL), attidentity FROM pg_attribute WHERE attrelid = 'ident_integer'::regclass AND attnum > 0;
 
 SET client_min_messages = warning;
 DROP SCHEMA st CASCADE;
