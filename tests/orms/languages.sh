@@ -100,6 +100,17 @@ run_node() {
     done
 }
 
+# Prisma is large, and has a folder of its own. Its client is made of the models in the recipe.
+run_prisma() {
+    local language=prisma source=$top/tests/orms/prisma folder
+    wanted prisma_6 || return 0
+    have_node prisma prisma || return 0
+    cp "$source"/*.mjs "$top/tests/orms/migrations/prisma/prisma.config.ts" "$folder/"
+    sed '/^model/,$d' "$top/tests/orms/migrations/prisma/schema.prisma" | cat - "$recipes/prisma_recipe.prisma" > "$folder/schema.prisma"
+    export DATABASE_URL=postgresql://$PGUSER@$PGHOST:$PGPORT/prisma_6 PRISMA_HIDE_UPDATE_MESSAGE=1 CHECKPOINT_DISABLE=1
+    run_test prisma_6 in_folder "$folder" node prisma_6.mjs
+}
+
 in_folder() { (cd "$1" && shift && "$@"); }
 
 node_install() {
@@ -169,6 +180,14 @@ run_rust() {
         [ "${path##*/}" != server.rs ] || continue
         run_test "$(basename "$path" .rs)" in_folder "$folder" \
             cargo run --quiet --locked --offline --target-dir "$folder/target" --bin "$(basename "$path" .rs)"
+    done
+}
+
+run_ruby() {
+    local language=ruby path
+    have_ruby ruby || return 0
+    for path in "$top"/tests/orms/ruby/*.rb; do
+        run_test "$(basename "$path" .rb)" ruby -I "$recipes" "$path"
     done
 }
 

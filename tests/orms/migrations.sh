@@ -15,9 +15,7 @@ ready_for() {
     rm -rf "$applications"
     cp -R "$top/tests/orms/migrations" "$applications"
     case $1 in
-    typeorm)
-        (cd "$applications/typeorm" && "$tools/esbuild" ./*.ts --outdir=. --out-extension:.js=.mjs --log-level=warning \
-            --tsconfig-raw='{"compilerOptions": {"experimentalDecorators": true}}') ;;
+    typeorm) (. "$applications/applications.sh" && compile_typescript "$applications/typeorm") ;;
     prisma) (cd "$applications/prisma" && DATABASE_URL=postgresql:// "$tools/prisma" generate > "$logs/prisma.log") ;;
     esac
 }

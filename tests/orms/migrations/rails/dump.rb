@@ -1,0 +1,3 @@
+require_relative "environment"
+
+ActiveRecord::SchemaDumper.dump(ActiveRecord::Base.connection, $stdout)

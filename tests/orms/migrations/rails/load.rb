@@ -1,0 +1,3 @@
+require_relative "environment"
+
+load ARGV.fetch(0)
