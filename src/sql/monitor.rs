@@ -101,7 +101,11 @@ impl Causes {
     fn at(now: UnixMillis) -> Self {
         let began = shmem::shared().ok().and_then(|shared| {
             shared.with_lease(shared.server(), |_, state| {
-                Some((state.tenure.not_before?, state.shown.since?, state.shown.because?))
+                Some((
+                    state.tenure.not_before?,
+                    state.shown.since?,
+                    state.shown.because?,
+                ))
             })
         });
         Self {
