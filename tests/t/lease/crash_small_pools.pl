@@ -1,7 +1,8 @@
 # Tests crashes of servers whose leases are long: a crash loop, servers that are lost one after the
 # other, and power cuts. Nobody waits for a lease to end, and nobody leads by one, unless the pool is
 # too small. LONG=1 takes the default terms and intervals, which takes 25 minutes; otherwise the
-# servers are younger.
+# servers are younger. LOST, APART and PODS: how many servers are lost, how many seconds apart, and
+# how many worker IDs their pool has; 50, 10 and 100 with LONG=1, which takes 9 of the minutes.
 use strict;
 use warnings;
 use FindBin;
@@ -16,7 +17,9 @@ use Snowflake;
 my $patience = 30;
 my ($hold, $reserve) = $ENV{LONG} ? (30, 10) : (1, 2);
 my $terms = "unused => true, hold => '$hold s'" . ($ENV{LONG} ? '' : q{, max_ahead => '1 s'});
-my $registry = new_registry('registry', "'loop', '[0,10)', $terms", "'four', '[20,24)', $terms", "'eight', '[30,38)', $terms", "'pods', '[100,140)', $terms");
+my ($count, $apart, $pods) = $ENV{LONG} ? (50, 10, 100) : (12, 1, 40);
+($count, $apart, $pods) = ($ENV{LOST} // $count, $ENV{APART} // $apart, $ENV{PODS} // $pods);
+my $registry = new_registry('registry', "'loop', '[0,10)', $terms", "'four', '[20,24)', $terms", "'eight', '[30,38)', $terms", "'pods', '[100," . (100 + $pods) . ")', unused => true");
 my $conninfo = conninfo($registry);
 my $template = template_of('template');
 sub leasing
@@ -55,7 +58,6 @@ cmp_ok($slowest, '<', 5, sprintf 'and the first comes after %.2f s at most', $sl
 $loop->stop;
 
 # Servers that are lost, each replaced by a new one, beside three that live.
-my ($count, $apart) = $ENV{LONG} ? (30, 10) : (12, 1);
 my $pod = leasing('pod', 'pods');
 my @beside = map { leasing("beside$_", 'pods') } 1 .. 3;
 my (@waits, %workers, @leads);
@@ -72,7 +74,7 @@ for my $n (1 .. $count)
 }
 sub first_id_of { my ($node) = @_; my $from = time; first_id($node, 'its predecessor is lost', 5); return sprintf '%.2f', time - $from; }
 note("first IDs after @waits s; leads of @leads s");
-cmp_ok((sort { $b <=> $a } @leads)[0], '<', $reserve + 1, "$count servers lost, $apart s apart: nobody leads by a lease");
+cmp_ok((sort { $b <=> $a } @leads)[0], '<', $reserve + 1, "$count servers lost, $apart s apart, in a pool of $pods: nobody leads by a lease");
 cmp_ok(scalar keys %workers, '>', 1, scalar(keys %workers) . ' worker IDs were used');
 $_->stop for $pod, @beside;
 

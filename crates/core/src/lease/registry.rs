@@ -365,8 +365,8 @@ impl State {
     /// [`Self::growth`]. The holder's clock at the loss was that of the registry, or that of the
     /// server that now asks, if it was not more than a hold past both. A grant in the grace period
     /// can be lost by the next loss, so the floors after a grace period are another hold above it.
-    /// A row may have been renewed for as long from its bound on, and one that is further ahead
-    /// than that for one more lease.
+    /// A row may have been renewed for as long from its bound on. If its holder led by more than that,
+    /// the bound has also grown by the time that is lost.
     fn floor(&self, desk: &Desk, row: &StoredRow) -> UnixMillis {
         let pool = desk.pool;
         let mut floor = row.bound;
@@ -379,11 +379,21 @@ impl State {
             let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
             let margin = growth.plus(pool.hold).plus(pool.max_ahead);
             floor = floor.max(clocks.plus(margin).plus(second));
-            let near = loss.at.plus(pool.max_ahead).plus(pool.lease);
             if row.era != self.era.counter {
-                let is_far = row.bound > near.as_nodes_clock();
-                let growth = if is_far { pool.lease } else { growth };
-                floor = floor.max(row.bound.plus(growth).plus(second));
+                let silent = loss.top.since(row.heard).max(Millis::ZERO);
+                let age = row
+                    .since
+                    .map_or(Millis::ZERO, |since| row.heard.since(since));
+                let near = row
+                    .heard
+                    .plus(pool.max_ahead)
+                    .plus(pool.lengths().span(age));
+                let renewed = match row.bound > near.as_nodes_clock() {
+                    true => loss.lost.min(silent).plus(pool.hold),
+                    false => Millis::ZERO,
+                };
+                let end = row.bound.plus(renewed).plus(growth);
+                floor = floor.max(end.plus(second));
             }
         }
         floor
@@ -515,6 +525,7 @@ struct StoredRow {
     counter: u64,
     bound: UnixMillis,
     era: u64,
+    heard: RegistryMillis,
     /// Since when a lease has grown that may be long.
     since: Option<RegistryMillis>,
     released: bool,
@@ -531,6 +542,7 @@ impl StoredRow {
             counter: row.counter,
             bound: row.bound,
             era: row.era,
+            heard: row.heard,
             since: (!is_short).then_some(row.since),
             released: row.released,
             until: row.leased_until,
@@ -551,6 +563,7 @@ impl StoredRow {
             counter: 0,
             bound: pool.made.plus(led).as_nodes_clock(),
             era: 0,
+            heard: pool.made,
             since: None,
             released: false,
             until: pool.made,

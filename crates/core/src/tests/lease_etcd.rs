@@ -188,6 +188,7 @@ searches! {
     slow "slow";
     snapshots "snapshots";
     losses "losses";
+    renewals "renewals";
     clones "clones";
     backups "backups";
     clocks "clocks";

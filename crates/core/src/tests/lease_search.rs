@@ -13,7 +13,7 @@
 )]
 
 use super::explorer::{Random, deeper};
-use super::lease::{Flight, How, Plan, SECOND, World};
+use super::lease::{Disk, Flight, How, Plan, SECOND, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
@@ -34,9 +34,13 @@ enum Event {
     ClockNear,
     /// By up to hours.
     ClockFar,
+    /// By up to an hour, and only on.
+    ClockOn,
     RegistryClock,
     Promote,
     PromoteTwice,
+    /// What is lost is no grant, so the promise has no exception for clocks that are ahead.
+    LoseRenewals,
     /// A takeover is lost.
     LoseTakeover,
     Snapshot,
@@ -50,12 +54,12 @@ enum Event {
 }
 
 use Event::{
-    Away, Backup, ClockFar, ClockNear, CloneOther, CloneSame, Crash, CrashLoop, Freeze, Lead, Long,
-    LoseTakeover, Promote, PromoteTwice, Reboot, RegistryClock, Restore, Revoke, Snapshot, Stop,
-    StopLate, Wake,
+    Away, Backup, ClockFar, ClockNear, ClockOn, CloneOther, CloneSame, Crash, CrashLoop, Freeze,
+    Lead, Long, LoseRenewals, LoseTakeover, Promote, PromoteTwice, Reboot, RegistryClock, Restore,
+    Revoke, Snapshot, Stop, StopLate, Wake,
 };
 
-const PROFILES: [(&str, &[Event]); 12] = [
+const PROFILES: [(&str, &[Event]); 13] = [
     (
         "promote",
         &[
@@ -98,6 +102,10 @@ const PROFILES: [(&str, &[Event]); 12] = [
         &[
             Freeze, Snapshot, Promote, Wake, Long, Crash, Reboot, Stop, Lead, Away, Revoke,
         ],
+    ),
+    (
+        "renewals",
+        &[ClockOn, Freeze, Away, LoseRenewals, Wake, Crash, Stop, Long],
     ),
     (
         "clones",
@@ -410,6 +418,12 @@ impl Walk {
                 self.world.servers[server].off = off;
                 self.world.say(|| format!("server {server}: clock {off:+}"));
             }
+            Event::ClockOn => {
+                let off = self.random.pick(&[50, 200, 3000]) * SECOND;
+                let host = &mut self.world.servers[server];
+                host.off = off.max(host.off);
+                self.world.say(|| format!("server {server}: clock {off:+}"));
+            }
             Event::RegistryClock => {
                 let off = self.random.pick(&[-200_000, -50, -20, 0, 20, 50, 7200]) * SECOND;
                 self.world.newest().off = off;
@@ -421,6 +435,20 @@ impl Walk {
                 let between = self.random.below(25);
                 self.seconds(between);
                 self.lose(How::Promotion, 4);
+            }
+            Event::LoseRenewals => {
+                self.lost = true;
+                let tokens = |disk: &Disk| {
+                    let rows = disk.1.rows.values();
+                    rows.map(|row| row.counter).collect::<Vec<_>>()
+                };
+                let newest = self.world.newest();
+                let granted = tokens(&newest.disk);
+                let since = newest.copies.iter().rev();
+                let since = since.take_while(|copy| tokens(copy) == granted).count();
+                let changes = self.random.below(since as i64 + 1) as usize;
+                let how = self.random.pick(&[How::Promotion, How::Snapshot]);
+                self.world.replace(changes, how);
             }
             Event::LoseTakeover => {
                 self.world.freeze(holder);
@@ -471,8 +499,8 @@ impl Walk {
         let plan = self.plan;
         let mut wait = plan.patience() + plan.hold;
         if self.lost && plan.lease > plan.patience() {
-            // The rows rest that had a holder at the loss.
-            wait += plan.lease + 2 * plan.hold + plan.max_ahead;
+            // The rows rest that had a holder at the loss; for longer by what is lost, if it led.
+            wait += 2 * plan.lease + 2 * plan.hold + plan.max_ahead;
         }
         let wait = wait / plan.step + 5;
         let mut live = (0..world.servers.len()).collect::<Vec<_>>();
@@ -611,6 +639,7 @@ searches! {
     slow "slow";
     snapshots "snapshots";
     losses "losses";
+    renewals "renewals";
     clones "clones";
     backups "backups";
     clocks "clocks";
