@@ -103,6 +103,10 @@ unsafe fn by_bigint(aggregate: *mut pg_sys::Aggref) {
     // SAFETY: catalog look-ups, in a transaction; the name of a function is NUL-terminated. The
     // aggregate has one argument. The node that takes its place is smaller.
     unsafe {
+        // The walk comes twice to a node that has two parents.
+        if (*aggregate).xpr.type_ != pg_sys::NodeTag::T_Aggref {
+            return;
+        }
         let (function, kind) = ((*aggregate).aggfnoid, (*aggregate).aggtype);
         let owner = pg_sys::getExtensionOfObject(pg_sys::ProcedureRelationId, function);
         let name = pg_sys::get_func_name(function);
