@@ -7,7 +7,8 @@
 //!   move to one of them was not tried: it comes with a feature `pg19` in Cargo.toml, and
 //!   with the range in build.rs, in `tools/env.sh` and in `debian/pgversions`.
 //! - The functions of the C interface that are known to have changed in 19
-//!   (`LWLockNewTrancheId`, `ShmemInitHash`, `planner_hook`) are not used here.
+//!   (`LWLockNewTrancheId`, `ShmemInitHash`) are not used here. `planner_hook`, which max_min.rs
+//!   uses, has one more argument there.
 //! - Not known, to be compared with the headers of 19:
 //!   - what this file declares by itself (`TimeLineHistoryEntry`, [`SequenceForm`], and the
 //!     functions of `unguarded`);

@@ -103,7 +103,7 @@ unsafe fn by_bigint(aggregate: *mut pg_sys::Aggref) {
     // SAFETY: catalog look-ups, in a transaction; the name of a function is NUL-terminated. The
     // aggregate has one argument. The node that takes its place is smaller.
     unsafe {
-        // A tree may have the same node twice.
+        // The walk comes twice to a node that has two parents.
         if (*aggregate).xpr.type_ != pg_sys::NodeTag::T_Aggref {
             return;
         }
