@@ -60,9 +60,8 @@ BEGIN
         WHERE e.classid = 'pg_class'::regclass AND e.command_tag = 'CREATE SEQUENCE' AND NOT e.in_extension
           -- The key is younger than the sequence, which this command has made.
           AND k.xmin = s.xmin AND k.cmin::text::bigint > s.cmin::text::bigint
-          AND a.atttypid IN ('bigint'::regtype, 'integer'::regtype)
-          AND c.relpersistence <> 't' AND NOT c.relispartition AND a.attinhcount = 0
-          -- Who gives bounds or steps means those numbers.
+          AND c.relpersistence <> 't' AND a.attinhcount = 0
+          -- Bounds and steps that a command gives are meant; a smallint has bounds of its own.
           AND (q.seqincrement, q.seqmin, q.seqmax, q.seqcycle)
               = (1, 1, CASE a.atttypid WHEN 'bigint'::regtype THEN 9223372036854775807 ELSE 2147483647 END, false)
           -- Nothing else takes numbers from it.
@@ -79,9 +78,9 @@ BEGIN
         obstacle := (
             SELECT CASE WHEN key.type = 'integer'::regtype THEN 'It is of type integer, which cannot hold them.'
                 WHEN NOT pg_has_role(key.owner, 'USAGE') THEN format('Role %I owns the table.', pg_get_userbyid(key.owner))
-                WHEN NOT has_schema_privilege(p.pronamespace, 'USAGE') THEN
-                    format('Role %I needs USAGE on schema %s.', current_user, p.pronamespace::regnamespace) END
-            FROM pg_proc AS p WHERE p.oid = issue);
+                WHEN NOT has_schema_privilege(p.pronamespace, 'USAGE') OR NOT has_sequence_privilege(g, 'USAGE, UPDATE') THEN
+                    format('Role %I lacks USAGE on schema %s, or on sequence %s.', current_user, p.pronamespace::regnamespace, g) END
+            FROM pg_proc AS p CROSS JOIN _snowflake.default_generator() AS g WHERE p.oid = issue);
         IF obstacle IS NOT NULL THEN
             RAISE WARNING 'key % gets no snowflake IDs', key.described
                 USING DETAIL = format('%s Its numbers come from sequence %s: another server gives the same ones.', obstacle, key.sequence_name),
@@ -109,7 +108,7 @@ BEGIN
             OR EXISTS (
                 SELECT FROM _snowflake.inheritance(key.relation, key.name) AS f
                 JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number
-                WHERE f.functions <> ARRAY[issue::oid] OR f.identity <> '' OR a.atttypid <> key_type)
+                WHERE f.functions <> ARRAY[issue::oid] OR a.atttypid <> key_type)
         THEN
             RAISE EXCEPTION 'could not set the default of %', key.described
                 USING ERRCODE = 'object_not_in_prerequisite_state',

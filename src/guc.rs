@@ -52,8 +52,8 @@ enum KeyType {
 }
 
 /// These two are read by `_snowflake.new_keys()` in SQL, as it runs in each CREATE TABLE, also
-/// where the library is gone. Whoever runs a command may set them: they change what that command
-/// makes, with the rights that it has, and nothing that was there before.
+/// where the library is gone. Every session may set them: they change what its own commands
+/// make, with the rights that it has, and nothing that was there before.
 static NEW_KEYS: GucSetting<bool> = GucSetting::<bool>::new(false);
 static NEW_KEYS_TYPE: GucSetting<KeyType> = GucSetting::<KeyType>::new(KeyType::Bigint);
 

@@ -47,6 +47,10 @@ CREATE INDEX ON events (snowflake_timestamp(id));
 -- One without an ID.
 SELECT snowflake_create_generator('unused_ids', 'preset=discord');
 GRANT SELECT ON SEQUENCE orders_ids TO PUBLIC;
+-- Keys that were made before the setting stay as they are, with their sequences.
+CREATE TABLE plain (id bigserial PRIMARY KEY);
+CREATE TABLE identity (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+ALTER DATABASE shop SET snowflake_id.new_keys = on;
 END
 # Each database has a generator; the privileges on the default one are unusual.
 $old->safe_psql('second', 'CREATE EXTENSION snowflake_id; SELECT snowflake_nextval(); REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC');
@@ -79,6 +83,8 @@ sub look
 		SELECT count(*), min((snowflake_decode(id, 'orders_ids')).worker_id) FROM orders;
 		SELECT count(*), min(fields->>'entry') FROM ledger, snowflake_decode(id, 'ledger_ids');
 		SELECT count(*), bool_and(created_at = snowflake_timestamp(id)) FROM events;
+		SELECT attrelid::regclass, attidentity, pg_get_serial_sequence(attrelid::regclass::text, 'id') FROM pg_attribute
+		WHERE attrelid IN ('plain'::regclass, 'identity'::regclass) AND attname = 'id' ORDER BY 1;
 	})
 	  . $node->safe_psql('second', qq{
 		SELECT last_value, $rights FROM snowflake_default, pg_class AS c WHERE c.oid = 'snowflake_default'::regclass;
