@@ -16,7 +16,7 @@ ready_for() {
     cp -R "$top/tests/orms/migrations" "$applications"
     case $1 in
     typeorm) (. "$applications/applications.sh" && compile_typescript "$applications/typeorm") ;;
-    prisma) (cd "$applications/prisma" && DATABASE_URL=postgresql:// "$tools/prisma" generate > "$logs/prisma.log") ;;
+    prisma) (cd "$applications/prisma" && DATABASE_URL=postgresql:// "$tools/prisma" generate > "$logs/prisma.log" 2>&1) ;;
     esac
 }
 

@@ -11,13 +11,13 @@ django_fill() { "$python" manage.py fill "$1"; }
 django_check() {
     local before
     "$python" manage.py makemigrations --check --dry-run
-    # Fixtures hold keys. No sequence has to be set after them.
-    before=$(rows north)
+    # Fixtures hold the keys of objects. No sequence has to be set after them.
+    before=$(rows north | grep -E '^library_(author|tag|book)[|]')
     "$python" manage.py dumpdata library > "$logs/django.json"
     "$python" manage.py flush --no-input
     same 'rows after flush' "$(count north)" 0
     "$python" manage.py loaddata "$logs/django.json"
-    [ "$(rows north)" = "$before" ] || fail 'loaddata has made other rows'
+    same 'rows after loaddata' "$(rows north | grep -E '^library_(author|tag|book)[|]')" "$before"
     same 'sequences that sqlsequencereset sets' "$("$python" manage.py sqlsequencereset library | sql north | grep -c .)" 0
     "$python" manage.py fill another
     same 'rows after more of them' "$(count north)" $((3 * north_rows))
@@ -33,7 +33,7 @@ alembic_check() {
     # What a revision makes again, it makes with IDs.
     "$python" -m alembic downgrade base
     "$python" -m alembic upgrade head
-    same 'keys after a downgrade' "$(keys north | grep -c ' snowflake_nextval()$')" 3
+    same 'keys without IDs after a downgrade' "$(other_keys north) of $(keys north | wc -l)" '0 of 3'
 }
 
 rails_migrate() { ruby migrate.rb; }
@@ -66,7 +66,7 @@ knex_fill() { node fill.mjs "$1"; }
 knex_check() {
     "$tools/knex" migrate:rollback --esm
     "$tools/knex" migrate:latest --esm
-    same 'keys after a rollback' "$(keys north | grep -c ' snowflake_nextval()$')" 3
+    same 'keys without IDs after a rollback' "$(other_keys north) of $(keys north | wc -l)" '0 of 3'
 }
 
 prisma_migrate() { "$tools/prisma" migrate deploy; }

@@ -37,29 +37,21 @@ until_true() {
 }
 
 # The application's tables, without those in which its tool remembers what it has done.
-tables() {
-    ask "$1" "SELECT format('%I', relname) FROM pg_class
-        WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^(auth_|django_|knex_|_prisma|alembic|schema_|ar_|migrations)'
-        ORDER BY relname"
-}
-
-# The tables of these that have a bigint alone as their key, and its default.
-keys() {
-    ask "$1" "SELECT format('%I %s', relname, coalesce(pg_get_expr(adbin, adrelid), 'identity')) FROM pg_class
-        JOIN pg_index ON indrelid = pg_class.oid AND indisprimary AND indnkeyatts = 1
-        JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] AND atttypid = 'bigint'::regtype
-        LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-        ORDER BY relname" | while read -r table default; do
-        if tables "$1" | grep -qxF "$table"; then printf '%s %s\n' "$table" "$default"; fi
-    done
-}
-
-# How many rows a side has, and their contents.
+tables="SELECT oid, format('%I', relname) AS name FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^(auth_|django_|knex_|_prisma|alembic|schema_|ar_|migrations)'"
+# Those of them that have a bigint alone as their key, and its default.
+keyed="SELECT name, coalesce(pg_get_expr(adbin, adrelid), 'identity') AS made_by FROM ($tables) AS tables
+    JOIN pg_index ON indrelid = oid AND indisprimary AND indnkeyatts = 1
+    JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] AND attname = 'id' AND atttypid = 'bigint'::regtype
+    LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum"
+keys() { ask "$1" "$keyed ORDER BY name"; }
+other_keys() { keys "$1" | grep -cv '|snowflake_nextval()$' || true; }
+# Each key of a side.
+values() { sql "$1" <<< "SELECT format('SELECT %L, id FROM %s', name, name) FROM ($keyed) AS keyed \\gexec"; }
+# How many rows each table of a side has, and their contents.
 rows() {
-    local table
-    for table in $(tables "$1"); do
-        ask "$1" "SELECT '$table', count(*), md5(string_agg(t::text, ',' ORDER BY t::text)) FROM $table AS t"
-    done
+    sql "$1" <<< "SELECT format('SELECT %L, count(*), md5(string_agg(t::text, %L ORDER BY t::text)) FROM %s AS t', name, ',', name)
+        FROM ($tables) AS tables ORDER BY name \\gexec"
 }
 count() { rows "$1" | awk -F '|' '{ sum += $2 } END { print sum }'; }
 
@@ -74,9 +66,9 @@ for side in north south; do
     at "$side" "${application}_migrate"
 done
 if [ "$mode" = on ]; then
-    same 'keys with another default than snowflake_nextval()' "$(keys north | grep -cv ' snowflake_nextval()$' || true)" 0
+    same 'keys with another default than snowflake_nextval()' "$(other_keys north)" 0
 else
-    same 'keys with the default snowflake_nextval()' "$(keys north | grep -c ' snowflake_nextval()$' || true)" 0
+    same 'keys with another default than snowflake_nextval()' "$(other_keys north)" "$(keys north | wc -l)"
 fi
 [ "$(keys north | wc -l)" -ge 3 ] || fail 'there are fewer than three keys'
 same 'tables of the other side' "$(keys south)" "$(keys north)"
@@ -91,12 +83,9 @@ for side in north south; do at "$side" "${application}_fill" "$side"; done
 north_rows=$(count north)
 same 'rows of each side' "$(count south)" "$north_rows"
 [ "$north_rows" -ge 1000 ] || fail 'that is too few'
-all=0 common=0
-for table in $(keys north | cut -d ' ' -f 1); do
-    for side in north south; do ask "$side" "SELECT id FROM $table" | sort > "$logs/$PGDATABASE.$side"; done
-    all=$((all + $(wc -l < "$logs/$PGDATABASE.north")))
-    common=$((common + $(comm -12 "$logs/$PGDATABASE".{north,south} | wc -l)))
-done
+for side in north south; do values "$side" | sort > "$logs/$PGDATABASE.$side"; done
+all=$(wc -l < "$logs/$PGDATABASE.north")
+common=$(comm -12 "$logs/$PGDATABASE".{north,south} | wc -l)
 echo "  keys of each side: $all"
 [ "$all" -ge 600 ] || fail 'that is too few'
 
