@@ -2,7 +2,7 @@
 # make quick    the core's tests but loom's, and formatting; no PostgreSQL needed
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-all   all tests on 15, all but the core's on 16, 17 and 18, and pg_upgrade between them
-# make test-NAME  citus, demo, managed, monitoring, orms, packages, patroni, suites or upgrade: see CONTRIBUTING.md
+# make test-NAME  citus, demo, managed, migrations, monitoring, orms, packages, patroni, suites or upgrade: see CONTRIBUTING.md
 # make lint     formatting, clippy, and what only some files may do
 # make soak     random faults for 15 minutes, then odd arguments for 5; before a release
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=.. MOOD=leases
@@ -26,7 +26,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 .DEFAULT_GOAL := $(if $(wildcard .git),help,all)
 
 # Each of them is a function of tests/run.
-test_names := citus demo managed monitoring orms patroni suites upgrade
+test_names := citus demo managed migrations monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
 bench_names := contention convert horizon instructions type
 package_names := debs dist sbom
