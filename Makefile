@@ -28,7 +28,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 # Each of them is a function of tests/run.
 test_names := citus demo managed monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
-bench_names := contention convert horizon instructions type
+bench_names := contention convert horizon instructions
 package_names := debs dist sbom
 
 .PHONY: all help quick test test-server test-all test-packages lint check-core walks miri \
