@@ -415,22 +415,31 @@ pub unsafe fn run_without_hooks(command: *mut pg_sys::Node, text: *const std::ff
     }
 }
 
-/// Locks a relation, which need not exist, and returns whether the user in force has one of
-/// these privileges on it then. One guard serves both calls, since the first ID of each
-/// transaction makes them, and a guard takes 70 instructions.
-pub fn lock_and_check(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE, any_of: u32) -> bool {
+/// Locks a relation, which need not exist, and returns what `knows` answers then: it is given a
+/// function that looks whether the user in force has one of these privileges on it. One guard
+/// serves both calls, since the first ID of each transaction makes them, and a guard takes 70
+/// instructions.
+pub fn lock_and_check(
+    relation: pg_sys::Oid,
+    mode: pg_sys::LOCKMODE,
+    any_of: u32,
+    knows: impl FnOnce(&dyn Fn() -> bool) -> bool,
+) -> bool {
     // 32 bits in 15, 64 since.
     #[allow(clippy::useless_conversion)]
     let any_of = pg_sys::AclMode::from(any_of);
-    let mut is_missing = false;
     // SAFETY: in a transaction; errors are caught at this boundary.
-    let result = unsafe {
+    unsafe {
         pg_sys::ffi::pg_guard_ffi_boundary(|| {
             unguarded::LockRelationOid(relation, mode);
-            unguarded::pg_class_aclcheck_ext(relation, user(), any_of, &raw mut is_missing)
+            knows(&|| {
+                let mut is_missing = false;
+                let missing = &raw mut is_missing;
+                let result = unguarded::pg_class_aclcheck_ext(relation, user(), any_of, missing);
+                result == pg_sys::AclResult::ACLCHECK_OK
+            })
         })
-    };
-    result == pg_sys::AclResult::ACLCHECK_OK
+    }
 }
 
 /// Whether the user in force owns a relation, or is a superuser.
