@@ -146,6 +146,12 @@ mod unguarded {
 
     unsafe extern "C-unwind" {
         pub fn LockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
+        pub fn tuplestore_putvalues(
+            store: *mut pg_sys::Tuplestorestate,
+            row_type: pg_sys::TupleDesc,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+        );
         pub fn pg_class_aclcheck_ext(
             relation: pg_sys::Oid,
             role: pg_sys::Oid,
@@ -411,6 +417,27 @@ pub unsafe fn run_without_hooks(command: *mut pg_sys::Node, text: *const std::ff
                 nothing,
                 std::ptr::null_mut(),
             );
+        });
+    }
+}
+
+/// Puts rows of one bigint into a store, with one guard for all of them.
+///
+/// # Safety
+/// Both pointers are valid, of a descriptor of such rows. Nothing in `numbers` has to be dropped.
+pub unsafe fn put_numbers(
+    store: *mut pg_sys::Tuplestorestate,
+    row_type: pg_sys::TupleDesc,
+    numbers: impl Iterator<Item = i64>,
+) {
+    // SAFETY: as the caller guarantees; errors are caught at this boundary.
+    unsafe {
+        pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            for number in numbers {
+                let (mut value, mut is_null) = (pg_sys::Datum::from(number), false);
+                let (value, is_null) = (&raw mut value, &raw mut is_null);
+                unguarded::tuplestore_putvalues(store, row_type, value, is_null);
+            }
         });
     }
 }
