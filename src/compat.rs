@@ -150,6 +150,12 @@ mod unguarded {
 
     unsafe extern "C-unwind" {
         pub fn LockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
+        pub fn tuplestore_putvalues(
+            store: *mut pg_sys::Tuplestorestate,
+            row_type: pg_sys::TupleDesc,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+        );
         pub fn pg_class_aclcheck_ext(
             relation: pg_sys::Oid,
             role: pg_sys::Oid,
@@ -440,22 +446,52 @@ pub unsafe fn run_without_hooks(command: *mut pg_sys::Node, text: *const std::ff
     }
 }
 
-/// Locks a relation, which need not exist, and returns whether the user in force has one of
-/// these privileges on it then. One guard serves both calls, since the first ID of each
-/// transaction makes them, and a guard takes 70 instructions.
-pub fn lock_and_check(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE, any_of: u32) -> bool {
+/// Puts rows of one bigint into a store, with one guard for all of them.
+///
+/// # Safety
+/// Both pointers are valid, of a descriptor of such rows. Nothing in `numbers` has to be dropped.
+pub unsafe fn put_numbers(
+    store: *mut pg_sys::Tuplestorestate,
+    row_type: pg_sys::TupleDesc,
+    numbers: impl Iterator<Item = i64>,
+) {
+    // SAFETY: as the caller guarantees; errors are caught at this boundary.
+    unsafe {
+        pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            for number in numbers {
+                let (mut value, mut is_null) = (pg_sys::Datum::from(number), false);
+                let (value, is_null) = (&raw mut value, &raw mut is_null);
+                unguarded::tuplestore_putvalues(store, row_type, value, is_null);
+            }
+        });
+    }
+}
+
+/// Locks a relation, which need not exist, and returns what `knows` answers then: it is given a
+/// function that looks whether the user in force has one of these privileges on it. One guard
+/// serves both calls, since the first ID of each transaction makes them, and a guard takes 70
+/// instructions.
+pub fn lock_and_check(
+    relation: pg_sys::Oid,
+    mode: pg_sys::LOCKMODE,
+    any_of: u32,
+    knows: impl FnOnce(&dyn Fn() -> bool) -> bool,
+) -> bool {
     // 32 bits in 15, 64 since.
     #[allow(clippy::useless_conversion)]
     let any_of = pg_sys::AclMode::from(any_of);
-    let mut is_missing = false;
     // SAFETY: in a transaction; errors are caught at this boundary.
-    let result = unsafe {
+    unsafe {
         pg_sys::ffi::pg_guard_ffi_boundary(|| {
             unguarded::LockRelationOid(relation, mode);
-            unguarded::pg_class_aclcheck_ext(relation, user(), any_of, &raw mut is_missing)
+            knows(&|| {
+                let mut is_missing = false;
+                let missing = &raw mut is_missing;
+                let result = unguarded::pg_class_aclcheck_ext(relation, user(), any_of, missing);
+                result == pg_sys::AclResult::ACLCHECK_OK
+            })
         })
-    };
-    result == pg_sys::AclResult::ACLCHECK_OK
+    }
 }
 
 /// Whether the user in force owns a relation, or is a superuser.

@@ -24,12 +24,17 @@ thread_local! {
     static UNUSED: RefCell<Vec<&'static SessionGenerator>> = const { RefCell::new(Vec::new()) };
     /// At this number of entries, those of dropped generators are searched for.
     static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
-    /// How often this session has heard that a relation has changed.
-    static CHANGES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// With fewer entries, a search for unused ones is not worth its cost.
 const CROWDED_MIN: usize = 64;
+
+/// The caches whose changes [`on_role_change`] is told of.
+const ROLE_CACHES: [i32; 3] = [
+    pg_sys::SysCacheIdentifier::AUTHOID.cast_signed(),
+    pg_sys::SysCacheIdentifier::AUTHMEMROLEMEM.cast_signed(),
+    pg_sys::SysCacheIdentifier::DATABASEOID.cast_signed(),
+];
 
 /// The entry of a sequence, made if there is none. A new entry knows nothing yet.
 pub fn of_sequence(relation: pg_sys::Oid) -> &'static SessionGenerator {
@@ -95,11 +100,10 @@ pub fn discard_last() {
     });
 }
 
-/// How often this session has heard that a relation has changed: what it knows of relations
-/// holds as long as this number.
+/// [`session_generator::changes`], from here on at the latest.
 pub fn changes() -> u64 {
     register();
-    CHANGES.get()
+    session_generator::changes()
 }
 
 /// The default generator, looked up once per session and after each invalidation.
@@ -119,6 +123,12 @@ fn register() {
     // SAFETY: functions that live as long as the process.
     ONCE.call_once(|| unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::from(0));
+        // What a role may do depends on them: whether it is a superuser, of which roles it is a
+        // member, and who is pg_database_owner.
+        for kind in ROLE_CACHES {
+            let nothing = pg_sys::Datum::from(0);
+            pg_sys::CacheRegisterSyscacheCallback(kind, Some(on_role_change), nothing);
+        }
         pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
         pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
     });
@@ -128,7 +138,7 @@ fn register() {
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
     let all = relation == pg_sys::InvalidOid;
-    CHANGES.set(CHANGES.get().wrapping_add(1));
+    session_generator::note_change();
     session_generator::forget_default(relation);
     let forget = SessionGenerator::forget;
     ENTRIES.with_borrow(|entries| {
@@ -138,6 +148,11 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
             forget(entry);
         }
     });
+}
+
+/// Called when a role, a membership or a database has changed, or all may have.
+unsafe extern "C-unwind" fn on_role_change(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
+    session_generator::note_change();
 }
 
 /// Called when the transaction ends, while its locks are still held. Each transaction calls it

@@ -46,6 +46,8 @@ pub struct SessionGenerator {
     read_context: Cell<Option<IssueContext>>,
     /// The last transaction that has locked the sequence until it ends.
     locked: Cell<u32>,
+    /// The user who had which of the privileges, see [`Self::lock_for`], and as of which change.
+    checked: Cell<Option<(pg_sys::Oid, u32, u64)>>,
     /// The last transaction that has read the label.
     described_in: Cell<u32>,
     /// The last transaction that got a context.
@@ -160,6 +162,8 @@ thread_local! {
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
     /// The default generator was not found, and nothing has changed since.
     static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
+    /// How often this session has heard that a relation or a role has changed.
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
     /// The generators that may lead by less than their labels say, each once.
     static LIMITED: RefCell<Vec<&'static Generator>> = const { RefCell::new(Vec::new()) };
 }
@@ -217,6 +221,7 @@ impl SessionGenerator {
             context,
             read_context,
             locked,
+            checked,
             described_in,
             filled_in,
             pinned,
@@ -236,6 +241,7 @@ impl SessionGenerator {
         context.take();
         read_context.take();
         locked.take();
+        checked.take();
         described_in.take();
         filled_in.take();
         pinned.take();
@@ -394,8 +400,13 @@ impl SessionGenerator {
             if self.facts.get().is_none() {
                 continue;
             }
-            facts.made = Some(made);
-            self.facts.set(Some(facts));
+            if facts
+                .made
+                .is_none_or(|known| known.generation != generation)
+            {
+                facts.made = Some(made);
+                self.facts.set(Some(facts));
+            }
             let context = IssueContext {
                 slot,
                 generator: made.generator,
@@ -445,12 +456,24 @@ impl SessionGenerator {
     /// As [`Self::lock`], for a user with one of these privileges. Nobody else has the lock
     /// afterwards: a session that drops or relabels the sequence would wait for the end of a
     /// stranger's transaction.
+    ///
+    /// The lock brings in what other sessions have changed. If that was no relation and no role,
+    /// the answer is the one of the transaction before: GRANT and REVOKE change the relation, or a
+    /// role.
     pub fn lock_for(&self, any_of: u32) -> Result<(), Error> {
         let transaction = compat::transaction();
         let is_new = self.locked.get() != transaction;
         if is_new {
-            let check = || compat::lock_and_check(self.relation(), LOCK_MODE, any_of);
-            let may = with_top_owner(check);
+            let relation = self.relation();
+            let may = with_top_owner(|| {
+                compat::lock_and_check(relation, LOCK_MODE, any_of, |check| {
+                    // Loaded before the check, during which more changes may come in.
+                    let asked = Some((compat::user(), any_of, CHANGES.get()));
+                    let may = self.checked.get() == asked || check();
+                    self.checked.set(asked.filter(|_| may));
+                    may
+                })
+            });
             self.note_lock(transaction);
             if may {
                 return Ok(());
@@ -871,6 +894,17 @@ pub fn hand_over(mine: pg_sys::SubTransactionId, parent: pg_sys::SubTransactionI
             entry.created_in.set(parent);
         }
     });
+}
+
+/// How often this session has heard that a relation or a role has changed: what it knows of
+/// both holds as long as this number.
+pub fn changes() -> u64 {
+    CHANGES.get()
+}
+
+/// A relation or a role has changed.
+pub fn note_change() {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
 }
 
 /// A relation has changed, or all may have: the default generator is looked up anew.

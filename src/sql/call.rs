@@ -296,6 +296,25 @@ impl Call {
         }
     }
 
+    /// Whether PostgreSQL takes all rows of a function in FROM at once, from a store.
+    pub fn is_in_from(&self) -> bool {
+        // SAFETY: a function that returns rows, as `new` asks for, is called with
+        // `resultinfo`.
+        let modes = unsafe { (*(*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>()).allowedModes };
+        let preferred = pg_sys::SetFunctionReturnMode::SFRM_Materialize_Preferred;
+        modes & preferred.cast_signed() != 0
+    }
+
+    /// Where a function in FROM puts its rows, each of which is one bigint.
+    pub fn numbers_store(&self) -> NumbersStore {
+        // SAFETY: as for `is_in_from`; in FROM there is a descriptor of the result.
+        unsafe {
+            compat::init_rows(self.0, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
+            let result = (*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            NumbersStore((*result).setResult, (*result).setDesc)
+        }
+    }
+
     /// Answers each call with one row of the declared result; `make` makes all rows, at
     /// the first call.
     pub fn set<S: RetAbi>(
@@ -343,6 +362,17 @@ impl Call {
             }
             (*function).fn_extra.cast()
         }
+    }
+}
+
+/// See [`Call::numbers_store`]. It lives as long as the call.
+pub struct NumbersStore(*mut pg_sys::Tuplestorestate, pg_sys::TupleDesc);
+
+impl NumbersStore {
+    /// Puts a row for each number. Nothing in `numbers` has to be dropped.
+    pub fn put(&self, numbers: impl Iterator<Item = i64>) {
+        // SAFETY: both were made for this call.
+        unsafe { compat::put_numbers(self.0, self.1, numbers) };
     }
 }
 

@@ -46,14 +46,14 @@ c_function!(snowflake_nextval_with, |call| {
 });
 
 // `snowflake_nextval_batch(count [, generator]) -> setof bigint`.
-c_function!(snowflake_nextval_batch, |call| call.set(|| batch(call)));
+c_function!(snowflake_nextval_batch, |call| if call.is_in_from() {
+    store_batch(call)
+} else {
+    call.set(|| batch(call))
+});
 
-/// Issues IDs chunk by chunk, each chunk when the one before is used up.
-///
-/// Between two rows of a batch the session may do anything: get IDs elsewhere,
-/// change its role, roll back to a savepoint. Then the rest of the chunk is
-/// dropped, and further IDs come one at a time.
-fn batch(call: &Call) -> Result<SetOfIterator<'static, i64>, Error> {
+/// The generator of a batch, how many IDs are left to issue, and the largest chunk.
+fn begin_batch(call: &Call) -> Result<(&'static SessionGenerator, u64, u64), Error> {
     shmem::shared()?;
     let entry = call.entry(1)?;
     let count = call.get(0).unwrap_or(0);
@@ -64,8 +64,35 @@ fn batch(call: &Call) -> Result<SetOfIterator<'static, i64>, Error> {
     let context = entry.context_or_fill(Purpose::Issue)?;
     issue::check_bare(entry, &context)?;
     entry.pending().count_batch();
-    let mut left = u64::from(count.unsigned_abs());
-    let mut max_chunk = context.generator.max_chunk();
+    let count = u64::from(count.unsigned_abs());
+    Ok((entry, count, context.generator.max_chunk()))
+}
+
+/// In FROM, PostgreSQL takes all rows before it does anything else, and puts them into a store.
+/// To put them there here saves 200 of 1,240 instructions for each row.
+fn store_batch(call: &Call) -> Result<pg_sys::Datum, Error> {
+    let (entry, mut left, max_chunk) = begin_batch(call)?;
+    let rows = call.numbers_store();
+    while left > 0 {
+        let chunk = issue::next_chunk(entry, left.min(max_chunk))?;
+        let mut last = None;
+        rows.put(chunk.map(|id| {
+            left -= 1;
+            last = Some(id);
+            id.get()
+        }));
+        last.into_iter().for_each(|id| entry.set_last_id(id));
+    }
+    Ok(pg_sys::Datum::from(0))
+}
+
+/// Issues IDs chunk by chunk, each chunk when the one before is used up.
+///
+/// Between two rows of a batch the session may do anything: get IDs elsewhere,
+/// change its role, roll back to a savepoint. Then the rest of the chunk is
+/// dropped, and further IDs come one at a time.
+fn batch(call: &Call) -> Result<SetOfIterator<'static, i64>, Error> {
+    let (entry, mut left, mut max_chunk) = begin_batch(call)?;
     let mut chunk = None;
     let mut last = None;
     Ok(SetOfIterator::new(std::iter::from_fn(move || {

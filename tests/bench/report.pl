@@ -16,7 +16,7 @@ my %name = (
     uuid4 => 'gen_random_uuid()', uuid7 => 'uuidv7()', floor => 'floor: clock + swap',
     continue => 'on_rollback=continue', wait => 'on_rollback=wait', error => 'on_rollback=error',
     next_clock => 'on_rollback=next_clock', next_clocks => 'and on_exhausted=next_clock',
-    random => 'sequence_start=random', no_borrow => 'max_borrow=0',
+    random => 'sequence_start=random', identity => 'identity', no_borrow => 'max_borrow=0',
     empty => '(pg_backend_pid() itself)', series => '(generate_series() itself)',
 );
 my @tables = qw(ours named cache1 uuid7 uuid4);
@@ -103,12 +103,22 @@ my %section = (
         }
     },
     single => sub {
-        print "Single-row INSERT, 8 clients, fsync on (median, transactions per second; times ours)\n";
-        for (grep { of('single', $_) } @tables) {
-            line($_, '%8.0f %8.2f', median(@{ of('single', $_) }), through(of('single', $_), of('single', 'ours')));
+        for my $single (map { "single $_" } 1, 8, 32) {
+            printf "Single-row INSERT, %s clients, fsync on (median, transactions per second; times ours)\n", $single =~ s/\D//gr;
+            for (grep { of($single, $_) } qw(ours cache1 identity uuid7 uuid4)) {
+                line($_, '%8.0f %8.2f', median(@{ of($single, $_) }), through(of($single, $_), of($single, 'ours')));
+            }
         }
-        printf "  ours: %.2f of nextval() CACHE 1 (bar: no slower, within noise)\n",
-            through(of('single', 'ours'), of('single', 'cache1'));
+    },
+    many => sub {
+        print "100,000 rows in a transaction (median, ns per row; times ours)\n";
+        my %what = (batch => 'INSERT ... SELECT, a batch', copy => 'COPY', values => 'INSERT of 1,000 rows of VALUES');
+        for my $kind (qw(batch copy values)) {
+            print "  $what{$kind}\n";
+            for (grep { of("many $kind", $_) } qw(ours cache1 uuid7 uuid4)) {
+                line($_, '%8.0f %8.2f', median(@{ of("many $kind", $_) }), through(of("many $kind", $_), of("many $kind", 'ours')));
+            }
+        }
     },
     saturated => sub {
         print "Saturated, 8 clients, 10 s\n";

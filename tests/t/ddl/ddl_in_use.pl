@@ -70,6 +70,21 @@ same_as_nextval('by membership in a role',
 	q{admin: GRANT USAGE ON SEQUENCE s TO clerks}, q{alice: SELECT NEXTVAL('s')},
 	q{admin: GRANT clerks TO alice}, q{alice: SELECT NEXTVAL('s')},
 	q{admin: REVOKE clerks FROM alice}, q{alice: SELECT NEXTVAL('s')});
+# What a role may do also changes with the role, and with the owner of the database.
+same_as_nextval('by being a superuser',
+	q{alice: SELECT NEXTVAL('s')}, q{admin: ALTER ROLE alice SUPERUSER}, q{alice: SELECT NEXTVAL('s')}, q{alice: SELECT NEXTVAL('s')},
+	q{admin: ALTER ROLE alice NOSUPERUSER}, q{alice: SELECT NEXTVAL('s')});
+same_as_nextval('by owning the database',
+	q{admin: GRANT USAGE ON SEQUENCE s TO pg_database_owner}, q{alice: SELECT NEXTVAL('s')},
+	q{admin: ALTER DATABASE postgres OWNER TO alice}, q{alice: SELECT NEXTVAL('s')}, q{alice: SELECT NEXTVAL('s')},
+	q{admin: ALTER DATABASE postgres OWNER TO bob}, q{alice: SELECT NEXTVAL('s')}, q{admin: ALTER DATABASE postgres OWNER TO CURRENT_USER});
+same_as_nextval('as another role, with what that one may do',
+	q{admin: GRANT USAGE ON SEQUENCE s TO bob}, q{admin: SET ROLE bob}, q{admin: SELECT NEXTVAL('s')}, q{admin: SELECT NEXTVAL('s')},
+	q{admin: SET ROLE alice}, q{admin: SELECT NEXTVAL('s')}, q{admin: SET ROLE bob}, q{admin: SELECT NEXTVAL('s')}, q{admin: RESET ROLE});
+same_as_nextval('a REVOKE in the transaction, and its rollback to a savepoint',
+	q{admin: GRANT USAGE ON SEQUENCE s TO alice}, q{alice: SELECT NEXTVAL('s')}, q{admin: SET ROLE alice}, q{admin: SELECT NEXTVAL('s')}, q{admin: RESET ROLE},
+	q{admin: BEGIN}, q{admin: SAVEPOINT a}, q{admin: REVOKE USAGE ON SEQUENCE s FROM alice}, q{admin: SET LOCAL ROLE alice}, q{admin: SAVEPOINT b}, q{admin: SELECT NEXTVAL('s')},
+	q{admin: ROLLBACK TO a}, q{admin: SET LOCAL ROLE alice}, q{admin: SELECT NEXTVAL('s')}, q{admin: COMMIT});
 same_as_nextval('a REVOKE that is rolled back',
 	q{admin: GRANT USAGE ON SEQUENCE s TO alice}, q{alice: SELECT NEXTVAL('s')},
 	q{admin: BEGIN; REVOKE USAGE ON SEQUENCE s FROM alice; SET LOCAL ROLE alice}, q{admin: SELECT NEXTVAL('s')},
