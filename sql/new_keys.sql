@@ -25,7 +25,7 @@ DECLARE
     obstacle text;
     is_done boolean := false;
 BEGIN
-    -- Without the library there is no such setting.
+    -- Without the library there is no such setting, unless the database or the role has it.
     IF current_setting('snowflake_id.new_keys', true) IS DISTINCT FROM 'on' THEN
         RETURN;
     END IF;
