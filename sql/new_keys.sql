@@ -25,7 +25,7 @@ DECLARE
     obstacle text;
     is_done boolean := false;
 BEGIN
-    -- Without the library there is no such setting.
+    -- Without the library there is no such setting, unless the database or the role has it.
     IF current_setting('snowflake_id.new_keys', true) IS DISTINCT FROM 'on' THEN
         RETURN;
     END IF;
@@ -83,8 +83,9 @@ BEGIN
             FROM pg_proc AS p CROSS JOIN _snowflake.default_generator() AS g WHERE p.oid = issue);
         IF obstacle IS NOT NULL THEN
             RAISE WARNING 'key % gets no snowflake IDs', key.described
-                USING DETAIL = format('%s Its numbers come from sequence %s: another server gives the same ones.', obstacle, key.sequence_name),
-                HINT = 'docs/new-keys.md#keys-that-are-left says what to change.';
+                USING DETAIL = format('%s Its numbers come from sequence %s: another server issues the same ones.', obstacle, key.sequence_name),
+                HINT = CASE key.type WHEN 'integer'::regtype THEN 'Declare it as bigint in the model or the migration.'
+                    ELSE format('Grant what is missing, and let the owner of the table call snowflake_set_default(%L).', key.relation) END;
             CONTINUE;
         END IF;
 

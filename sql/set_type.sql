@@ -188,8 +188,8 @@ BEGIN
                     ELSE 'object_not_in_prerequisite_state' END,
                 DETAIL = coalesce('Further obstacles: ' || nullif(array_to_string(obstacles[2:], '; '), '') || '.',
                     'There is no other obstacle.'),
-                HINT = 'Nothing has been changed. Views and the like can be dropped before, and made again after: '
-                    'snowflake_convert() of extension snowflake_id_convert does so, with the argument type.';
+                HINT = 'Nothing has been changed. Remove what is in the way, and call again. Or call snowflake_convert() of extension '
+                    'snowflake_id_convert with its argument type: it drops views and the like, and makes them again.';
         END IF;
         -- A foreign key that a column has is made anew, also one that refers to a table that keeps
         -- its type. The caller may refer to a table of another role, but not lock it here.

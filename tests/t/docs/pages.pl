@@ -56,7 +56,8 @@ sub configure
 for my $page (grep { $_ ne 'docs/partitions.md' } @pages)
 {
 	my $name = $page =~ s{.*/|\.md$}{}gr;
-	my $database = lc $name =~ s/-/_/gr;
+	# This page gives a setting to its database.
+	my $database = $name eq 'new-keys' ? 'shop' : lc $name =~ s/-/_/gr;
 	my $is_about_leases = $name eq 'worker-ids';
 	my $server = $is_about_leases ? $leasing : $node;
 	my $before = "$FindBin::RealBin/pages/$name.sql";
