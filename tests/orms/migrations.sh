@@ -1,5 +1,5 @@
 # tests/run sources this file for its command migrations, after languages.sh. Each folder in
-# tests/orms/migrations is a small application, with the migrations that its tool has made,
+# tests/orms/migrations is a small application, with migrations as its tool makes or wants them,
 # and not a line that is there for this extension.
 
 # ready_for APPLICATION: whether what it needs is here. Copies it to where it finds its packages.
