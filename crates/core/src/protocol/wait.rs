@@ -51,7 +51,7 @@ fn rest(generator: &Generator, boot: BootNanos) -> Nanos {
         .cast_unsigned()
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         >> 48;
-    Nanos::new(half + (half * hash.cast_signed() >> 16))
+    Nanos::new(half + ((half * hash.cast_signed()) >> 16))
 }
 
 impl Waits {
