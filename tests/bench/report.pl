@@ -11,7 +11,7 @@ while (<STDIN>) {
 }
 
 my %name = (
-    ours => 'snowflake_nextval()', named => "snowflake_nextval('named')", batch => 'snowflake_nextval_batch(1000)',
+    ours => 'snowflake_nextval()', named => "snowflake_nextval('named')", each => 'a generator for each client', batch => 'snowflake_nextval_batch(1000)',
     cache1 => 'nextval() CACHE 1', cache1000 => 'nextval() CACHE 1000',
     uuid4 => 'gen_random_uuid()', uuid7 => 'uuidv7()', floor => 'floor: clock + swap',
     continue => 'on_rollback=continue', wait => 'on_rollback=wait', error => 'on_rollback=error',
@@ -40,6 +40,24 @@ sub line {
 }
 sub setup { return median(@{ $of{setup}{ $_[0] } }); }
 
+sub by_clients {
+    my ($measure, @who) = @_;
+    my @clients = (1, 2, 8, 32);
+    line('ns of processor time per ID, net', ' %7d' x @clients, @clients);
+    for my $who (@who) {
+        line($who, ' %7.1f' x @clients, map { median(@{ less(of("$measure $_", $who), of("$measure $_", 'empty')) }) } @clients);
+    }
+    line('empty', ' %7.1f' x @clients, map { median(@{ of("$measure $_", 'empty') }) } @clients);
+    for my $who (grep { $_ ne 'ours' } @who) {
+        line("ours through $who", ' %7.2f' x @clients, map {
+            my $empty = of("$measure $_", 'empty');
+            through(less(of("$measure $_", 'ours'), $empty), less(of("$measure $_", $who), $empty))
+        } @clients);
+    }
+    line("million per second, $_", ' %7.2f' x @clients, do { my $of = $_; map { median(@{ of("$measure rate $_", $of) }) } @clients }) for @who;
+    return;
+}
+
 my %section = (
     cost => sub {
         my %net = map { $_ => less(of('cost', $_), of('cost', 'empty')) }
@@ -65,22 +83,12 @@ my %section = (
         }
     },
     clients => sub {
-        my $cores = setup('cores');
-        my @clients = (1, 2, 8, 32);
-        # Wall time times the cores that can work is what an ID costs the machine.
-        my $busy = sub { $_[0] < $cores ? $_[0] : $cores };
-        printf "%d IDs at once by 1 to 32 clients together (median, ns of processor time per ID, net of an empty call)\n", setup('ids');
-        line('clients', ' %7d' x @clients, @clients);
-        for my $who (qw(ours cache1000 cache1)) {
-            line($who, ' %7.1f' x @clients, map {
-                $busy->($_) * median(@{ less(of("clients $_", $who), of("clients $_", 'empty')) })
-            } @clients);
-        }
-        line('empty', ' %7.1f' x @clients, map { $busy->($_) * median(@{ of("clients $_", 'empty') }) } @clients);
-        line('ours through nextval() CACHE 1', ' %7.2f' x @clients, map {
-            my $empty = of("clients $_", 'empty');
-            through(less(of("clients $_", 'ours'), $empty), less(of("clients $_", 'cache1'), $empty))
-        } @clients);
+        printf "%d IDs at once by 1 to 32 clients together\n", setup('ids');
+        by_clients('clients', qw(ours each cache1000 cache1));
+    },
+    limit => sub {
+        print "4 million IDs at once by 1 to 32 clients together: more than the layout holds in the time\n";
+        by_clients('limit', qw(ours cache1000));
     },
     insert => sub {
         printf "INSERT of %d rows in one statement (median, s; times ours; index of the primary key, MB)\n", setup('rows');

@@ -201,11 +201,12 @@ fn wait_or_reserve<H: Host>(
             // A later bound does not come before the clock.
             Some(ReserveError::PastBound {
                 ahead: ticks @ 1.., ..
-            }) => waits.for_tick(host, slot, generator, ticks),
+            }) => waits.for_tick(host, slot, generator, ticks, false),
             Some(refusal) => await_bound(host, refusal),
         },
         Step::Widen => demand(host, Need::Widen),
-        Step::Wait { ticks } => waits.for_tick(host, slot, generator, ticks),
+        // A transaction's first ID does not wait for those that want many.
+        Step::Wait { ticks } => waits.for_tick(host, slot, generator, ticks, host.has_taken()),
         Step::RolledBack { wall, by } => waits.for_clock(host, slot, generator, wall, by),
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Waits {
     /// What the clock showed when it was last seen to move.
     moved: Option<(UnixNanos, BootNanos)>,
     pub(crate) waited: bool,
+    /// How often the call has rested, see [`rest`].
+    rests: u32,
     /// No clock is free before this instant, and how many clocks there are.
     no_clock_before: Option<(UnixMillis, u64)>,
 }
@@ -25,6 +27,32 @@ const READING_NANOS: Nanos = Millis::new(1).nanos();
 /// A clock that has not moved for this long stands still: a call that waits for it
 /// would wait as long as the clock stands.
 pub const STANDSTILL: Millis = Millis::new(1000);
+
+/// Which part of `max_borrow` is to be free again when a session returns that rests at the limit of
+/// borrowing, one in so many; and the longest rest.
+const REST_PART: i64 = 10;
+const REST_MAX: Millis = Millis::new(10);
+
+/// How much longer than needed a session waits at the limit of borrowing, the first time in a call.
+///
+/// Sessions that ask for more than the layout holds meet the limit again in each tick, and naps
+/// for single ticks take more processor time than the IDs do. A rest takes no ID away from
+/// anybody: while all sessions rest, the cursor is ahead of the clock by most of `max_borrow`. A
+/// generator that borrows nothing has no such reserve, and its sessions do not rest.
+///
+/// Sessions meet the limit together, and disturb each other if they return together. So each
+/// rests for a different time, from half of the longest to all of it.
+fn rest(generator: &Generator, boot: BootNanos) -> Nanos {
+    let most = generator.max_borrow().nanos().get() / REST_PART;
+    let half = most.min(REST_MAX.nanos().get()) / 2;
+    // A hash of 16 bits.
+    let hash = boot
+        .get()
+        .cast_unsigned()
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        >> 48;
+    Nanos::new(half + ((half * hash.cast_signed()) >> 16))
+}
 
 impl Waits {
     /// Whether to wait for a clock that is behind by `by`, rather than refuse: only if
@@ -53,12 +81,15 @@ impl Waits {
     }
 
     /// The cursor is as far ahead as it may be: the clock must move on by `ticks` first.
+    /// `rests`: the session waits longer than needed, see [`rest`]. If others have taken all
+    /// meanwhile, it rests half as long the next time: never more than twice [`REST_MAX`] in all.
     pub(crate) fn for_tick<H: Host>(
         &mut self,
         host: &H,
         slot: &Slot,
         generator: &Generator,
         ticks: u64,
+        rests: bool,
     ) -> Result<(), H::Error> {
         let layout = generator.layout;
         let reading = host.read();
@@ -73,7 +104,13 @@ impl Waits {
             let (at, lasts) = (now.millis(), STANDSTILL);
             IssueError::StandsStill { at, lasts }
         } else {
-            return self.nap(host, left);
+            let mut nap = left;
+            if rests {
+                let rest = rest(generator, reading.boot).get();
+                nap = left.plus(Nanos::new(rest >> self.rests.min(32)));
+                self.rests += 1;
+            }
+            return self.nap(host, nap);
         };
         slot.stats().count_refusal();
         Err(host.error(refusal))

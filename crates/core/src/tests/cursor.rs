@@ -12,9 +12,11 @@ use super::super::id::{
 };
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use super::super::protocol::host::{Host, Need};
 use super::super::protocol::wait::Waits;
 use super::super::sync::{AtomicU64, Ordering};
 use super::super::tenure::Generation;
+use super::scripted::{NAP, ScriptError, Server};
 
 const MS: i64 = NANOS_PER_MILLI;
 
@@ -711,6 +713,69 @@ fn a_clock_that_was_waited_for_does_not_stand_still() {
     assert!(!waits.stands_still(seconds(100.1), boot(2.3)));
     assert!(!waits.stands_still(seconds(100.1), boot(3.2)));
     assert!(waits.stands_still(seconds(100.1), boot(3.3)));
+}
+
+/// The session has a server for itself, so that each wait is its own.
+#[test]
+fn who_has_taken_ids_waits_until_the_lead_has_shrunk() {
+    for (borrow, most) in [
+        ("100 ms", 10_000_000),
+        ("1 h", 10_000_000),
+        ("30 ms", 3_000_000),
+        ("1 ms", 100_000),
+        ("0", 0),
+    ] {
+        let label = format!("preset=default max_borrow='{borrow}'");
+        let mut server = Server::new(&label, 1, (0, 0), 1000);
+        server.held.has_taken = true;
+        let now = server
+            .generator
+            .layout
+            .tick_within(server.read().wall.millis());
+        let window = Tick::new(now.get() + server.generator.policy.max_borrow_ticks + 1);
+        let limit = server.generator.layout.offset_of(window);
+        let first_free = Position::new(limit.get() - 1);
+        server.reserve(Need::Tick(window)).unwrap();
+        server.slot.live().cursor().raise(first_free);
+        assert_eq!(server.issue(1).unwrap().len(), 1);
+        assert_eq!(server.naps.get(), 0, "the generator is not at its limit");
+        // Now it is; the next tick begins in a millisecond, at most.
+        server.interrupted = true;
+        let mut extra = Vec::new();
+        for micros in 0..400 {
+            server.held.has_taken = true;
+            assert_eq!(server.issue(1), Err(ScriptError::Interrupted));
+            let rests = server.asked.get().get();
+            // A transaction's first ID waits for the next tick only.
+            server.held.has_taken = false;
+            assert_eq!(server.issue(1), Err(ScriptError::Interrupted));
+            assert_eq!(server.asked.get().get(), MS - micros * 1000);
+            extra.push(rests - server.asked.get().get());
+            server.pass(1000);
+        }
+        let (least, longest) = (extra.iter().min().unwrap(), extra.iter().max().unwrap());
+        assert!((most / 2..=most * 51 / 100).contains(least), "{least}");
+        assert!((most * 99 / 100..=most).contains(longest), "{longest}");
+        // Sessions that wait from one moment on return one after the other.
+        extra.sort_unstable();
+        let gaps = extra.windows(2).map(|two| two[1] - two[0]);
+        assert!(gaps.max().unwrap() <= most / 40);
+        // Whoever finds nothing after a rest rests half as long the next time. Here a nap ends
+        // early, and the tick after the third one.
+        server.pass(600 * 1000);
+        assert_eq!(server.issue(1).unwrap().len(), 1);
+        while server.issue(1).is_ok() {}
+        (server.interrupted, server.held.has_taken) = (false, true);
+        let naps = server.naps.get();
+        assert_eq!(server.issue(1).unwrap().len(), 1);
+        assert_eq!(server.naps.get(), naps + 3);
+        let third = server.asked.get().get() - (MS - 2 * NAP);
+        assert!((most / 8..=most / 4).contains(&third), "{third}");
+        // Once there is room, it is taken.
+        server.pass(MS);
+        server.held.has_taken = true;
+        assert_eq!(server.issue(1).unwrap().len(), 1);
+    }
 }
 
 /// Seconds since the default epoch.

@@ -151,7 +151,7 @@ pub struct Server {
     pub slept: Cell<Slept>,
     /// What the server has reported.
     pub reported: Cell<UnixMillis>,
-    held: OneCall,
+    pub held: OneCall,
     pub marks: Cell<u32>,
     pub notes: RefCell<Vec<Note>>,
 }
@@ -258,7 +258,9 @@ impl Host for Server {
         if self.naps == Naps::Stop {
             return Err(Stop::Sleeps(nanos));
         }
-        let nap = (nanos.get() / 1000).clamp(50, 500) * 1000;
+        // As PostgreSQL does.
+        let most = if nanos.get() < MS { 500 } else { 10_000 };
+        let nap = (nanos.get() / 1000).clamp(50, most) * 1000;
         let mut slept = self.slept.get();
         let watches = self.generator.policy.on_rollback.watches();
         if watches && self.slot.clock().rollback(self.wall()).is_some() {

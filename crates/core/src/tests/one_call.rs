@@ -9,27 +9,31 @@ use super::super::generator::Generator;
 use super::super::id::UnixMillis;
 use super::super::slot::Slot;
 
-/// Where the call holds the horizon, until it has taken IDs.
 #[derive(Debug, Default)]
-pub struct OneCall(Cell<Option<UnixMillis>>);
+pub struct OneCall {
+    /// Where the call holds the horizon, until it has taken IDs.
+    at: Cell<Option<UnixMillis>>,
+    /// The transaction has taken IDs before, so that it holds the horizon.
+    pub has_taken: bool,
+}
 
 impl OneCall {
     /// A call begins; one before may have failed.
     pub fn begins(&self) {
-        self.0.set(None);
+        self.at.set(None);
     }
 
     /// The hold lies at or before the cursor, which only grows from here on.
     pub fn hold(&self, generator: &Generator, slot: &Slot, at: UnixMillis) {
         let (layout, cursor) = (generator.layout, slot.live().cursor().position());
         assert!(at <= layout.instant_of(layout.tick_of(cursor)));
-        self.0.set(Some(at));
+        self.at.set(Some(at));
     }
 
     /// The call loads what was reported.
     pub fn reported(&self, reported: &Cell<UnixMillis>) -> UnixMillis {
         assert!(
-            self.0.get().is_some(),
+            self.at.get().is_some(),
             "the report is loaded before the hold"
         );
         reported.get()
@@ -43,7 +47,7 @@ impl OneCall {
         reported: UnixMillis,
         at: UnixMillis,
     ) {
-        let held = self.0.take();
+        let held = self.at.take();
         assert!(
             held.is_some_and(|held| held <= at),
             "{held:?} does not hold {at:?}"
@@ -60,7 +64,7 @@ impl OneCall {
 
     /// The call returns IDs.
     pub fn returns(&self) {
-        let held = self.0.get();
+        let held = self.at.get();
         assert!(held.is_none(), "{held:?} is not raised to the first ID");
     }
 }
@@ -80,7 +84,7 @@ macro_rules! whose_calls_are_transactions {
         }
 
         fn has_taken(&self) -> bool {
-            false
+            self.held.has_taken
         }
 
         fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Self::Error> {

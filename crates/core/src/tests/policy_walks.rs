@@ -758,8 +758,9 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
     }
     let generator = before.generator;
     let (layout, policy) = (generator.layout, generator.policy);
-    for stands_still in [false, true] {
+    for (stands_still, has_taken) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut server = before.clone();
+        server.held.has_taken = has_taken;
         server.naps = if stands_still {
             Naps::Stand
         } else {
@@ -773,8 +774,14 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
         if for_clock > (policy.max_wait.get() + 2) * MS {
             return Err(format!("waited {for_clock} ns for the clock"));
         }
-        // A clock that leads runs at half speed, and the last nap may be too long.
-        let most = 2 * layout.tick().nanos().get() * count.max(4) as i64 + MS;
+        // A clock that leads runs at half speed, and the last nap may be too long. A session
+        // that has taken IDs rests as well.
+        let rest = if has_taken {
+            generator.max_borrow().nanos().get() / 5
+        } else {
+            0
+        };
+        let most = 2 * layout.tick().nanos().get() * count.max(4) as i64 + MS + rest;
         if !stands_still && for_tick > most {
             return Err(format!("waited {for_tick} ns for a tick"));
         }

@@ -77,7 +77,9 @@ pub struct Server {
     pub naps: Cell<u32>,
     /// What the server has reported.
     pub reported: Cell<UnixMillis>,
-    held: OneCall,
+    pub held: OneCall,
+    /// How long the last nap was to be.
+    pub asked: Cell<Nanos>,
     /// The next nap is the last.
     pub interrupted: bool,
 }
@@ -144,7 +146,8 @@ impl Host for Server {
         Ok(())
     }
 
-    fn nap(&self, _nanos: Nanos) -> Result<(), ScriptError> {
+    fn nap(&self, nanos: Nanos) -> Result<(), ScriptError> {
+        self.asked.set(nanos);
         self.naps.set(self.naps.get() + 1);
         assert!(self.naps.get() < 10_000, "it waits for ever");
         if self.interrupted {
@@ -201,6 +204,7 @@ impl Server {
             naps: Cell::new(0),
             reported: Cell::new(UnixMillis::new(0)),
             held: OneCall::default(),
+            asked: Cell::new(Nanos::ZERO),
             interrupted: false,
         };
         let scale = Scale::of_generator(&generator);
