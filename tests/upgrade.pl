@@ -59,7 +59,7 @@ INSERT INTO typed VALUES (250682904307331098, 1, '{1,2}');
 INSERT INTO typed SELECT i, i FROM generate_series(1, 5000) AS i;
 CREATE INDEX typed_hash ON typed USING hash (id);
 CREATE INDEX typed_rest ON typed ((id % 1000));
-CREATE TABLE refers (same snowflake REFERENCES typed ON DELETE CASCADE, other bigint REFERENCES typed);
+CREATE TABLE refers (same snowflake REFERENCES typed ON DELETE CASCADE, other bigint REFERENCES typed ON DELETE CASCADE);
 CREATE INDEX ON refers (same);
 INSERT INTO refers SELECT id, id FROM typed;
 CREATE TABLE parted (id snowflake) PARTITION BY RANGE (id);
@@ -107,7 +107,6 @@ sub look
 		SET enable_seqscan = off; SET enable_bitmapscan = off;
 		EXPLAIN (COSTS OFF) SELECT n FROM typed WHERE id = 5::smallint;
 		EXPLAIN (COSTS OFF) SELECT n FROM typed WHERE id % 1000 = 7;
-		EXPLAIN (COSTS OFF) SELECT count(*) FROM typed JOIN refers ON id = other;
 		BEGIN; DELETE FROM typed WHERE id = 7; SELECT count(*) FROM refers WHERE same = 7; ROLLBACK;
 	})
 	  . $node->safe_psql('second', qq{
