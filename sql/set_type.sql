@@ -11,7 +11,7 @@
 -- The topmost tables that have a column which a table inherits; the table itself if it does not
 -- inherit it.
 CREATE FUNCTION _snowflake.column_roots(relation regclass, column_name name) RETURNS SETOF regclass
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A scalar subquery, so that the index of pg_attribute is used in all cases.
     WITH RECURSIVE up (id) AS (
