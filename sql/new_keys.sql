@@ -16,9 +16,9 @@
 -- 4. Its statements name objects, and the owner of a schema may rename it meanwhile. So in the
 --    end the key is looked at by its OID, and the command fails unless all is as it should be.
 --    For a change of the type that is too late: another table of that name could have code. So
---    a superuser keeps the schema's name until the command ends. Others cannot; they change the
---    type only in schemas of roles whose rights they have, of superusers, and of the
---    database's owner.
+--    a superuser keeps the schema's name, which not all versions of PostgreSQL do by themselves.
+--    Others cannot; they change the type only in schemas of roles whose rights they have, of
+--    superusers, and of the database's owner.
 CREATE FUNCTION _snowflake.new_keys() RETURNS event_trigger
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
