@@ -15,10 +15,10 @@ $$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('must be owner of %s', pg_describe_object('pg_class'::regclass, c.oid, 0))
     FROM pg_class AS c
-    WHERE (c.oid = ANY ((work).sources) OR c.oid IN (SELECT m.member FROM members AS m)) AND NOT pg_has_role(c.relowner, 'USAGE')
+    WHERE (c.oid = ANY ((work).sources)
+        OR c.oid IN (SELECT a.member FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)) AND NOT pg_has_role(c.relowner, 'USAGE')
     UNION ALL
     SELECT format('must be owner of %s', d.described)
     FROM unnest((work).objects) AS d WHERE NOT pg_has_role(d.owner, 'USAGE')
@@ -29,32 +29,20 @@ AS $$
     WHERE NOT pg_has_role(x.stxowner, 'USAGE') AND (x.oid = ANY ((work).statistics)
         OR x.stxrelid IN (SELECT d.id FROM unnest((work).objects) AS d WHERE d.class = 'pg_class'::regclass))
     UNION ALL
-    -- A statement about a table runs as its owner.
-    SELECT DISTINCT format('table %s belongs to role %I, which does not have the rights of role %I, the owner of %s: give both to one role',
-        _snowflake.name(t.oid), pg_get_userbyid(t.relowner), pg_get_userbyid(m.relowner), _snowflake.name(m.oid))
-    FROM unnest((work).members) AS p JOIN pg_class AS t ON t.oid = p.relation JOIN pg_class AS m ON m.oid = p.member
-    WHERE t.relowner <> quote_ident(current_user)::regrole AND NOT pg_has_role(t.relowner, m.relowner, 'USAGE') AND p.is_altered
+    SELECT r FROM _snowflake.missing_rights(
+        ARRAY(SELECT p.relation FROM unnest((work).members) AS p WHERE p.is_altered ORDER BY p.member, p.number),
+        ARRAY(SELECT p.member FROM unnest((work).members) AS p WHERE p.is_altered ORDER BY p.member, p.number),
+        ARRAY(SELECT CASE WHEN NOT p.is_generated THEN p.number END FROM unnest((work).members) AS p WHERE p.is_altered ORDER BY p.member, p.number)) AS r
     UNION ALL
-    SELECT DISTINCT format('role %I, which owns table %s, needs: GRANT %s ON SCHEMA %I TO %1$I',
-        pg_get_userbyid(t.relowner), _snowflake.name(t.oid), w.privilege, n.nspname)
-    FROM unnest((work).members) AS p JOIN pg_class AS t ON t.oid = p.member
     -- The indexes of generated columns are made anew. So are those of partitioned tables
-    -- that stay in use. A foreign key is made anew too.
-    CROSS JOIN LATERAL (
-        SELECT t.relnamespace, CASE WHEN (work).in_use AND t.relkind = 'p' OR p.is_generated THEN 'CREATE' END
-        UNION SELECT t.relnamespace, 'USAGE'
-        UNION SELECT f.relnamespace, 'USAGE' FROM pg_constraint AS k JOIN pg_class AS f ON f.oid = k.confrelid
-        WHERE k.contype = 'f' AND k.conrelid = t.oid AND k.conparentid = 0
-          AND EXISTS (SELECT FROM members AS m WHERE m.member = t.oid AND m.number = ANY (k.conkey))) AS w (schema, privilege)
-    JOIN pg_namespace AS n ON n.oid = w.schema AND t.relpersistence <> 't'
-    WHERE t.relowner <> quote_ident(current_user)::regrole AND NOT has_schema_privilege(t.relowner, n.oid, w.privilege) AND p.is_altered
-    UNION ALL
-    SELECT format('role %I, which owns table %s, needs for its constraint %I: GRANT REFERENCES ON TABLE %s TO %1$I',
-        pg_get_userbyid(t.relowner), _snowflake.name(t.oid), k.conname, _snowflake.name(k.confrelid))
-    FROM pg_constraint AS k JOIN pg_class AS t ON t.oid = k.conrelid
-    WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM members AS m WHERE m.member = t.oid AND m.number = ANY (k.conkey))
-      AND t.relowner <> quote_ident(current_user)::regrole
-      AND NOT (SELECT bool_and(has_column_privilege(t.relowner, k.confrelid, u.number, 'REFERENCES')) FROM unnest(k.confkey) AS u (number))
+    -- that stay in use.
+    SELECT DISTINCT format('role %I, which owns table %s, needs: GRANT CREATE ON SCHEMA %I TO %1$I',
+        pg_get_userbyid(t.relowner), _snowflake.name(t.oid), n.nspname)
+    FROM unnest((work).members) AS p
+    JOIN pg_class AS t ON t.oid = p.member AND t.relpersistence <> 't'
+    JOIN pg_namespace AS n ON n.oid = t.relnamespace
+    WHERE p.is_altered AND (p.is_generated OR (work).in_use AND t.relkind = 'p')
+      AND t.relowner <> quote_ident(current_user)::regrole AND NOT has_schema_privilege(t.relowner, n.oid, 'CREATE')
 $$;
 
 -- Tables that PostgreSQL, Citus or another conversion keep as they are.

@@ -80,7 +80,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.distribution, _snowflake.fixed_types, _snowflake.generators, _snowflake.has_default, _snowflake.horizon_held, _snowflake.inheritance,
     _snowflake.instant, _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass), _snowflake.instant_or_null_as,
     _snowflake.issuer, _snowflake.key_column, _snowflake.key_type, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting,
-    _snowflake.loaded, _snowflake.lock_for_type, _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.obstacles_of_type, _snowflake.on_workers,
+    _snowflake.loaded, _snowflake.lock_for_type, _snowflake.long_holders, _snowflake.millis, _snowflake.missing_rights, _snowflake.name, _snowflake.next_id_range, _snowflake.obstacles_of_type, _snowflake.on_workers,
     _snowflake.own_worker, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.presets, _snowflake.ranges,
     _snowflake.reached, _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.run_as_owner, _snowflake.server,
     _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator, _snowflake.typed_columns,

@@ -15,14 +15,21 @@
 --    key stays bigint.
 -- 4. Its statements name objects, and the owner of a schema may rename it meanwhile. So in the
 --    end the key is looked at by its OID, and the command fails unless all is as it should be.
+--    For a change of the type that is too late: another table of that name could have code. So
+--    a superuser keeps the schema's name, which not all versions of PostgreSQL do by themselves.
+--    Others cannot; they change the type only in schemas of roles whose rights they have, of
+--    superusers, and of the database's owner.
 CREATE FUNCTION _snowflake.new_keys() RETURNS event_trigger
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
     issue regprocedure;
     key_type regtype;
     key record;
     obstacle text;
+    kept_by text;
+    change_type text;
+    is_superuser boolean;
     is_done boolean := false;
 BEGIN
     -- Without the library there is no such setting, unless the database or the role has it.
@@ -32,23 +39,11 @@ BEGIN
     -- The statements below fire this trigger again.
     PERFORM set_config('snowflake_id.new_keys', 'off', true);
     issue := _snowflake.issuer(true);
+    is_superuser := (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user);
     FOR key IN
         SELECT c.oid::regclass AS relation, c.relowner AS owner, a.attname AS name, a.attidentity AS identity,
             a.atttypid AS type, format('%s.%I', _snowflake.name(c.oid), a.attname) AS described,
-            s.oid::regclass AS sequence, _snowflake.name(s.oid) AS sequence_name,
-            -- What keeps the column at its type.
-            CASE c.relkind WHEN 'p' THEN 'the partition key' ELSE (
-                SELECT string_agg(DISTINCT pg_describe_object(u.classid, u.objid, 0), ', ')
-                FROM pg_depend AS u
-                LEFT JOIN pg_constraint AS t ON u.classid = 'pg_constraint'::regclass AND t.oid = u.objid
-                LEFT JOIN pg_index AS i ON u.classid = 'pg_class'::regclass AND i.indexrelid = u.objid
-                LEFT JOIN pg_attrdef AS f ON u.classid = 'pg_attrdef'::regclass AND f.oid = u.objid
-                WHERE u.refclassid = 'pg_class'::regclass AND u.refobjid = c.oid AND u.refobjsubid = a.attnum
-                  AND NOT (u.classid = 'pg_class'::regclass AND u.objid = s.oid)
-                  -- Keys, foreign keys and NOT NULL.
-                  AND coalesce(t.contype NOT IN ('p', 'u', 'f', 'n'), true)
-                  AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
-                  AND (f.oid IS NULL OR f.adrelid <> c.oid OR f.adnum <> a.attnum)) END AS kept_by
+            s.oid::regclass AS sequence, _snowflake.name(s.oid) AS sequence_name, c.relkind, c.relnamespace AS schema
         FROM pg_event_trigger_ddl_commands() AS e
         JOIN pg_class AS s ON s.oid = e.objid AND s.relkind = 'S'
         JOIN pg_sequence AS q ON q.seqrelid = s.oid
@@ -68,8 +63,9 @@ BEGIN
           AND NOT EXISTS (
               SELECT FROM pg_depend AS o
               LEFT JOIN pg_attrdef AS f ON o.classid = 'pg_attrdef'::regclass AND f.oid = o.objid
+              LEFT JOIN pg_attribute AS t ON t.attrelid = f.adrelid AND t.attnum = f.adnum
               WHERE o.refclassid = 'pg_class'::regclass AND o.refobjid = s.oid AND o.deptype = 'n'
-                AND coalesce(pg_partition_root(f.adrelid), f.adrelid) IS DISTINCT FROM c.oid)
+                AND (coalesce(pg_partition_root(f.adrelid), f.adrelid), t.attname) IS DISTINCT FROM (c.oid, a.attname))
           -- The rows of a table that gets a column have its numbers already.
           AND (tg_tag <> 'ALTER TABLE' OR (
               SELECT sum(pg_relation_size(f.member)) FROM _snowflake.inheritance(c.oid, a.attname) AS f) = 0)
@@ -94,11 +90,51 @@ BEGIN
         END IF;
         key_type := key.type;
         IF current_setting('snowflake_id.new_keys_type', true) = 'snowflake' THEN
-            IF key.kept_by IS NULL THEN
+            -- What keeps the column at its type, in the table and in those that inherit from it.
+            kept_by := CASE WHEN key.relkind = 'p' THEN 'the partition key'
+                WHEN NOT is_superuser AND NOT EXISTS (
+                    SELECT FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner
+                    WHERE n.oid = key.schema AND (pg_has_role(n.nspowner, 'USAGE') OR r.rolsuper
+                        OR n.nspowner IN (SELECT o.datdba FROM pg_database AS o WHERE o.datname = current_database())
+                        OR r.rolname = 'pg_database_owner'))
+                THEN 'the owner of schema ' || key.schema::regnamespace ELSE (
+                SELECT string_agg(DISTINCT pg_describe_object(u.classid, u.objid, u.objsubid), ', ')
+                FROM _snowflake.inheritance(key.relation, key.name) AS m
+                CROSS JOIN LATERAL (
+                    SELECT u.classid, u.objid, 0
+                    FROM pg_depend AS u
+                    LEFT JOIN pg_constraint AS t ON u.classid = 'pg_constraint'::regclass AND t.oid = u.objid
+                    LEFT JOIN pg_index AS i ON u.classid = 'pg_class'::regclass AND i.indexrelid = u.objid
+                    LEFT JOIN pg_attrdef AS f ON u.classid = 'pg_attrdef'::regclass AND f.oid = u.objid
+                    WHERE u.refclassid = 'pg_class'::regclass AND u.refobjid = m.member AND u.refobjsubid = m.number
+                      AND NOT (u.classid = 'pg_class'::regclass AND u.objid = key.sequence)
+                      -- Keys, foreign keys and NOT NULL.
+                      AND coalesce(t.contype NOT IN ('p', 'u', 'f', 'n'), true)
+                      AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+                      AND (f.oid IS NULL OR f.adrelid <> m.member OR f.adnum <> m.number)
+                    UNION ALL
+                    -- Columns of the row type, which PostgreSQL would not change.
+                    SELECT u.classid, u.objid, u.objsubid
+                    FROM pg_type AS y JOIN pg_depend AS u ON u.refobjid IN (y.oid, y.typarray)
+                    WHERE y.oid = (SELECT r.reltype FROM pg_class AS r WHERE r.oid = m.member)
+                      AND u.refclassid = 'pg_type'::regclass AND u.deptype = 'n'
+                      AND u.classid IN ('pg_class'::regclass, 'pg_type'::regclass)
+                    UNION ALL
+                    -- Nor one that is inherited from two tables.
+                    SELECT 'pg_class'::regclass, n.attrelid, n.attnum FROM pg_attribute AS n
+                    WHERE n.attrelid = m.member AND n.attnum = m.number AND n.attinhcount > 1
+                ) AS u (classid, objid, objsubid)) END;
+            IF kept_by IS NULL THEN
                 key_type := (SELECT p.prorettype FROM pg_proc AS p WHERE p.oid = '_snowflake.from_integer(integer)'::regprocedure);
-                EXECUTE format('ALTER TABLE %s ALTER COLUMN %I TYPE %s', key.relation, key.name, key_type);
+                change_type := format('ALTER TABLE %s ALTER COLUMN %I TYPE %s', key.relation, key.name, key_type);
+                IF is_superuser THEN
+                    SELECT format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE %s', n.nspname, c.relname, key.name, key_type) INTO change_type
+                    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                    WHERE c.oid = key.relation FOR KEY SHARE OF n;
+                END IF;
+                EXECUTE change_type;
             ELSE
-                RAISE WARNING 'key % stays of type bigint, because of %', key.described, key.kept_by;
+                RAISE WARNING 'key % stays of type bigint, because of %', key.described, kept_by;
             END IF;
         END IF;
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', key.relation, key.name, issue);

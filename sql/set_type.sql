@@ -111,6 +111,38 @@ AS $$
     JOIN pg_index AS i ON i.indexrelid = k.conindid AND m.number = ANY (i.indkey::smallint[])
 $$;
 
+-- Rights that the owners of tables need to have their columns changed: a statement about a table
+-- runs as its owner, unless he is the caller. The columns are of members of families, each with the
+-- table at the top; a foreign key that a column has is made anew.
+CREATE FUNCTION _snowflake.missing_rights(roots oid[], tables oid[], numbers smallint[]) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH members AS MATERIALIZED (
+        SELECT u.root, u.number, c.* FROM unnest(roots, tables, numbers) AS u (root, member, number) JOIN pg_class AS c ON c.oid = u.member),
+    keys AS MATERIALIZED (
+        SELECT k.* FROM pg_constraint AS k
+        WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM members AS m WHERE m.oid = k.conrelid AND m.number = ANY (k.conkey)))
+    SELECT DISTINCT format('table %s belongs to role %I, which does not have the rights of role %I, the owner of %s: give both to one role',
+        _snowflake.name(t.oid), pg_get_userbyid(t.relowner), pg_get_userbyid(m.relowner), _snowflake.name(m.oid))
+    FROM members AS m JOIN pg_class AS t ON t.oid = m.root
+    WHERE t.relowner <> quote_ident(current_user)::regrole AND NOT pg_has_role(t.relowner, m.relowner, 'USAGE')
+    UNION ALL
+    SELECT DISTINCT format('role %I, which owns table %s, needs: GRANT USAGE ON SCHEMA %I TO %1$I',
+        pg_get_userbyid(m.relowner), _snowflake.name(m.oid), n.nspname)
+    FROM members AS m
+    CROSS JOIN LATERAL (
+        SELECT m.relnamespace
+        UNION SELECT f.relnamespace FROM keys AS k JOIN pg_class AS f ON f.oid = k.confrelid WHERE k.conrelid = m.oid) AS w (schema)
+    JOIN pg_namespace AS n ON n.oid = w.schema AND m.relpersistence <> 't'
+    WHERE m.relowner <> quote_ident(current_user)::regrole AND NOT has_schema_privilege(m.relowner, n.oid, 'USAGE')
+    UNION ALL
+    SELECT format('role %I, which owns table %s, needs for its constraint %I: GRANT REFERENCES ON TABLE %s TO %1$I',
+        pg_get_userbyid(t.relowner), _snowflake.name(t.oid), k.conname, _snowflake.name(k.confrelid))
+    FROM keys AS k JOIN pg_class AS t ON t.oid = k.conrelid
+    WHERE t.relowner <> quote_ident(current_user)::regrole
+      AND NOT (SELECT bool_and(has_column_privilege(t.relowner, k.confrelid, u.number, 'REFERENCES')) FROM unnest(k.confkey) AS u (number))
+$$;
+
 -- The columns that get a type, and those that have it already, in their tables, partitions and
 -- child tables.
 CREATE FUNCTION _snowflake.typed_columns(
@@ -144,6 +176,11 @@ AS $$
         FROM altered AS c
         WHERE c.identity <> '' AND NOT (drops_identity
             AND (c.member, c.name) IN (SELECT f.member, key FROM _snowflake.inheritance(relation, key) AS f))
+        UNION ALL
+        SELECT r FROM _snowflake.missing_rights(
+            ARRAY(SELECT c.root::oid FROM altered AS c ORDER BY c.member, c.number),
+            ARRAY(SELECT c.member::oid FROM altered AS c ORDER BY c.member, c.number),
+            ARRAY(SELECT c.number FROM altered AS c ORDER BY c.member, c.number)) AS r
         UNION ALL
         SELECT f FROM _snowflake.fixed_types(
             ARRAY(SELECT c.member::oid FROM altered AS c ORDER BY c.member, c.number),

@@ -95,7 +95,8 @@ unsafe extern "C-unwind" fn collect(node: *mut pg_sys::Node, found: *mut c_void)
 
 /// Puts max(x::bigint)::snowflake in the place of max(x), if that is the extension's; likewise
 /// min(). The owner of the extension may add aggregates to it, which can be of any type that is
-/// his own; only superusers make a type that is stored as bigint is.
+/// his own; only superusers make a base type that is stored as bigint is. A domain over bigint is
+/// none, and anybody makes one.
 ///
 /// # Safety
 /// One of those that [`collect`] has found.
@@ -110,8 +111,11 @@ unsafe fn by_bigint(aggregate: *mut pg_sys::Aggref) {
         let (function, kind) = ((*aggregate).aggfnoid, (*aggregate).aggtype);
         let owner = pg_sys::getExtensionOfObject(pg_sys::ProcedureRelationId, function);
         let name = pg_sys::get_func_name(function);
+        // Where this database lacks the extension, an aggregate of no extension is none of it.
         if name.is_null()
+            || catalog::valid(owner).is_none()
             || catalog::extension(c"snowflake_id") != catalog::valid(owner)
+            || pg_sys::getBaseType(kind) != kind
             || !pg_sys::IsBinaryCoercible(kind, pg_sys::INT8OID)
         {
             return;

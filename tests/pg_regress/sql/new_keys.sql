@@ -117,6 +117,9 @@ COMMIT;
 CREATE TABLE dumped_4 (id bigint PRIMARY KEY);
 ALTER TABLE dumped_4 ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY;
 SELECT * FROM keys('has_rows', 'dumped', 'dumped_2', 'dumped_3', 'dumped_4');
+-- A sequence that another column uses too.
+CREATE TABLE used_twice (id bigserial PRIMARY KEY, grid bigint DEFAULT nextval('used_twice_id_seq'));
+SELECT * FROM keys('used_twice');
 -- Two tables that share a sequence.
 CREATE SCHEMA of_two
     CREATE TABLE a (id bigserial PRIMARY KEY)
@@ -148,7 +151,16 @@ CREATE SCHEMA of_views
     CREATE TABLE a (id bigserial PRIMARY KEY)
     CREATE VIEW b AS SELECT id FROM a
     CREATE INDEX ON a (id) WHERE id > 5;
-SELECT * FROM keys('typed', 'typed_2', 'typed_parts', 'typed_checked', 'typed_excluded', 'as_query', 'of_views.a');
+-- What holds the column of a child table, or the type of the table's rows.
+CREATE SCHEMA of_children
+    CREATE TABLE a (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)
+    CREATE TABLE b (CHECK (id > 0)) INHERITS (a)
+    CREATE TABLE c (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)
+    CREATE TABLE d (id bigint)
+    CREATE TABLE e () INHERITS (c, d)
+    CREATE TABLE f (id bigserial PRIMARY KEY)
+    CREATE TABLE g (rows f[]);
+SELECT * FROM keys('typed', 'typed_2', 'typed_parts', 'typed_checked', 'typed_excluded', 'as_query', 'of_views.a', 'of_children.a', 'of_children.c', 'of_children.f');
 INSERT INTO typed (parent_id) VALUES (NULL) RETURNING pg_typeof(to_json(id)), length(to_json(id)::text) - length(id::text) AS quotes;
 
 SET client_min_messages = warning;

@@ -119,6 +119,10 @@ for my $table (qw(checked indexed expressed excluded generated))
 	is(key("of_$table.t"), 'snowflake_nextval()', 'with IDs');
 	is((as('villain', "ALTER TABLE of_$table.t ALTER COLUMN id SET STATISTICS 10"))[0], '', 'for the table of the villain');
 }
+my (undef, $of_child) = as('postgres', 'SET snowflake_id.new_keys_type = snowflake; CREATE SCHEMA of_child AUTHORIZATION villain
+	CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY) CREATE TABLE c (LIKE public.checked INCLUDING CONSTRAINTS) INHERITS (t)');
+unlike($of_child, qr/ERROR/, 'nor one of a child table');
+like($of_child, qr/key of_child\.t\.id stays of type bigint, because of constraint \w+ on table of_child\.c/, 'and the type stays');
 like((as('postgres', 'ALTER TABLE checked ADD CHECK (id < public.trap(1))'))[1], qr/run as postgres/, 'the function would tell');
 
 # Names that the villain has made are not taken.
@@ -162,6 +166,29 @@ for my $case (
 	is(sql(q{SELECT to_regclass('moving.t'), to_regnamespace('moved')}), '|', 'nothing is left');
 	sql('DROP EVENT TRIGGER swap_schemas');
 }
+
+# A change of the type would run what that other table has before anybody looks: its constraints,
+# its indexes. So nobody renames the schema while a superuser changes the type, and others do not
+# change it in the schema of a role that is not theirs.
+sql(q{CREATE SCHEMA held AUTHORIZATION villain; GRANT ALL ON SCHEMA held TO friend; GRANT CREATE ON DATABASE shop TO villain;
+	CREATE FUNCTION pause() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); END';
+	CREATE EVENT TRIGGER pause ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION pause()});
+my ($holder, $maker) = (session($node, undef, 'shop'), session($node, undef, 'shop'));
+$holder->query_safe('SELECT pg_advisory_lock(1)');
+$maker->query_safe(q{SET application_name = 'maker'; SET snowflake_id.new_keys_type = snowflake});
+send_to($maker, 'CREATE TABLE held.t (id bigserial PRIMARY KEY)');
+ok($node->poll_query_until('shop', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'maker' AND wait_event = 'advisory'}), 'a superuser is about to change a type');
+is((as('villain', q{SET lock_timeout = '200 ms'; ALTER SCHEMA held RENAME TO moved}))[0], '55P03', 'the schema keeps its name meanwhile');
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+$maker->query('');
+is(sql(q{SELECT atttypid::regtype FROM pg_attribute WHERE attrelid = 'held.t'::regclass AND attname = 'id'}), 'snowflake', 'and the type is changed');
+is((as('villain', 'ALTER SCHEMA held RENAME TO moved; ALTER SCHEMA moved RENAME TO held'))[0], '', 'then its owner renames it');
+$_->quit for $holder, $maker;
+sql('DROP EVENT TRIGGER pause');
+my ($refused, $in_held) = as('friend', 'CREATE TABLE held.of_friend (id bigserial PRIMARY KEY)');
+is($refused, '', 'a table in the schema of a stranger');
+like($in_held, qr/key held\.of_friend\.id stays of type bigint, because of the owner of schema held/, 'keeps its type');
+is(key('held.of_friend'), 'snowflake_nextval()', 'and has IDs');
 
 # 5. Who cannot use the extension keeps sequences, and commands work.
 $node->safe_psql('postgres', 'CREATE DATABASE closed OWNER boss');

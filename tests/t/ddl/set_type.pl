@@ -122,5 +122,20 @@ like(sql("$path SELECT snowflake_set_default($table, type => 'bigint')"), qr/def
 is(sql("SELECT string_agg(DISTINCT by, ' ') FROM $schema.ran"), 'attacker', 'constraints and indexes are made as their owner');
 is(sql(q{SELECT rolsuper FROM pg_roles WHERE rolname = 'attacker'}), 'f', 'who gets no rights by it');
 
+# Statements run as the owner of a table. What that role lacks is said before any lock.
+sql(q{CREATE SCHEMA hidden; CREATE TABLE hidden.top (id bigint PRIMARY KEY); CREATE TABLE hidden.child () INHERITS (hidden.top); CREATE TABLE refers (id bigint REFERENCES hidden.top);
+	ALTER TABLE hidden.top OWNER TO attacker; ALTER TABLE hidden.child OWNER TO stranger; ALTER TABLE refers OWNER TO stranger});
+my $lock = session($node);
+$lock->query_safe('BEGIN; LOCK TABLE hidden.top');
+my ($code, $text) = error_of($node, q{SET lock_timeout = '5 s'; SELECT snowflake_set_type('hidden.top')});
+$lock->quit;
+is($code, '55000', 'a superuser cannot change what the owners cannot');
+like($text, qr/\Q$_\E/, $_) for 'role attacker, which owns table hidden.top, needs: GRANT USAGE ON SCHEMA hidden TO attacker',
+	'role stranger, which owns table public.refers, needs: GRANT USAGE ON SCHEMA hidden TO stranger',
+	'role stranger, which owns table public.refers, needs for its constraint refers_id_fkey: GRANT REFERENCES ON TABLE hidden.top TO stranger',
+	'table hidden.top belongs to role attacker, which does not have the rights of role stranger, the owner of hidden.child: give both to one role';
+sql(q{GRANT USAGE ON SCHEMA hidden TO attacker, stranger; GRANT REFERENCES ON hidden.top TO stranger; ALTER TABLE hidden.child OWNER TO attacker});
+like(sql(q{SELECT snowflake_set_type('hidden.top')}), qr/^hidden\.top\.id: type bigint changed .* public\.refers\.id: type bigint changed/, 'then it does');
+
 $node->stop;
 done_testing();

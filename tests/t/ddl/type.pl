@@ -78,6 +78,16 @@ as('boss', q{CREATE SCHEMA mine; SET search_path = mine, pg_catalog; CREATE TYPE
 	CREATE TABLE moods (m mood, p pair); INSERT INTO moods VALUES ('low', '(1,x)'), ('high', '(2,y)')});
 is(super('SELECT mine.max(m), mine.max(p), mine.max(m)::text FROM mine.moods'), 'high|(2,y)|high', 'an aggregate of the owner is what it was');
 
+# A domain over bigint is stored as bigint, and its aggregates may do anything: also in the
+# extension, and in a database that lacks it.
+my $sums = 'CREATE DOMAIN public.number AS bigint; CREATE FUNCTION public.plus(number, number) RETURNS number LANGUAGE sql IMMUTABLE AS $$SELECT $1::bigint + $2$$;
+	CREATE AGGREGATE public.max(number) (SFUNC = plus, STYPE = number, INITCOND = 0)';
+my $sum = 'SELECT public.max(i::number) FROM generate_series(1, 4) AS i';
+as('boss', "$sums; ALTER EXTENSION snowflake_id ADD AGGREGATE public.max(number)");
+is(super($sum), '10', 'an aggregate for a domain is what it was');
+as('boss', 'ALTER EXTENSION snowflake_id DROP AGGREGATE public.max(number); DROP DOMAIN public.number CASCADE');
+is($node->safe_psql('postgres', "$sums; $sum"), '10', 'also without the extension');
+
 # COPY, in each format, both ways. The bytes are those of bigint.
 super('CREATE TABLE of_bigint (id bigint, n int)');
 my $folder = $node->basedir;
