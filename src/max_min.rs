@@ -111,10 +111,8 @@ unsafe fn by_bigint(aggregate: *mut pg_sys::Aggref) {
         let (function, kind) = ((*aggregate).aggfnoid, (*aggregate).aggtype);
         let owner = pg_sys::getExtensionOfObject(pg_sys::ProcedureRelationId, function);
         let name = pg_sys::get_func_name(function);
-        // Where this database lacks the extension, an aggregate of no extension is none of it.
         if name.is_null()
-            || catalog::valid(owner).is_none()
-            || catalog::extension(c"snowflake_id") != catalog::valid(owner)
+            || catalog::extension(c"snowflake_id").is_none_or(|extension| extension != owner)
             || pg_sys::getBaseType(kind) != kind
             || !pg_sys::IsBinaryCoercible(kind, pg_sys::INT8OID)
         {

@@ -25,7 +25,9 @@ create_generator($node, $_->[0], $_->[1])
   [ 'clocks', "layout='time:41 clock:2 worker:8 sequence:12' epoch=1735689600000 on_rollback=next_clock" ];
 $node->safe_psql('postgres', q{
 	CREATE TABLE t (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), made timestamptz, label text);
-	INSERT INTO t (made, label) SELECT snowflake_timestamp(snowflake_nextval()), 'preset=discord' FROM generate_series(1, 100)});
+	INSERT INTO t (made, label) SELECT snowflake_timestamp(snowflake_nextval()), 'preset=discord' FROM generate_series(1, 100);
+	CREATE TABLE typed (id snowflake PRIMARY KEY, t_id snowflake REFERENCES t, ids snowflake[]);
+	INSERT INTO typed SELECT snowflake_nextval(), id, ARRAY[id] FROM t});
 # PostgreSQL has a hundred functions for each of ours: so many copies make them as
 # frequent.
 $node->safe_psql('postgres', q{
@@ -34,8 +36,9 @@ $node->safe_psql('postgres', q{
 	DECLARE definition text; copy int;
 	BEGIN
 		FOR definition IN
-			SELECT pg_get_functiondef(d.objid) FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
-			WHERE e.extname = 'snowflake_id' AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+			SELECT pg_get_functiondef(p.oid) FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+			JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.prokind <> 'a'
+			WHERE e.extname = 'snowflake_id' AND d.deptype = 'e'
 		LOOP
 			FOR copy IN 1 .. 50 LOOP
 				EXECUTE regexp_replace(definition, 'FUNCTION public\.', format('FUNCTION copies.copy_%s_', copy));

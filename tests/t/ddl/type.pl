@@ -87,6 +87,11 @@ as('boss', "$sums; ALTER EXTENSION snowflake_id ADD AGGREGATE public.max(number)
 is(super($sum), '10', 'an aggregate for a domain is what it was');
 as('boss', 'ALTER EXTENSION snowflake_id DROP AGGREGATE public.max(number); DROP DOMAIN public.number CASCADE');
 is($node->safe_psql('postgres', "$sums; $sum"), '10', 'also without the extension');
+# So may those of a base type of others that is stored so.
+is($node->safe_psql('postgres', q{CREATE TYPE own; CREATE FUNCTION own_in(cstring) RETURNS own LANGUAGE internal IMMUTABLE STRICT AS 'int8in';
+	CREATE FUNCTION own_out(own) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int8out'; CREATE TYPE own (INPUT = own_in, OUTPUT = own_out, LIKE = int8);
+	CREATE CAST (own AS bigint) WITHOUT FUNCTION AS IMPLICIT; CREATE FUNCTION own_plus(own, own) RETURNS own LANGUAGE internal IMMUTABLE STRICT AS 'int8pl';
+	CREATE AGGREGATE max(own) (SFUNC = own_plus, STYPE = own, INITCOND = 0); SELECT max(i::text::own) FROM generate_series(1, 4) AS i}), '10', 'and the type of another');
 
 # COPY, in each format, both ways. The bytes are those of bigint.
 super('CREATE TABLE of_bigint (id bigint, n int)');
