@@ -106,7 +106,15 @@ const PROFILES: [(&str, &[Event]); 13] = [
     (
         "renewals",
         &[
-            ClockOn, Freeze, Away, LoseRenewals, Wake, Crash, Stop, Long, Lead,
+            ClockOn,
+            Freeze,
+            Away,
+            LoseRenewals,
+            Wake,
+            Crash,
+            Stop,
+            Long,
+            Lead,
         ],
     ),
     (
