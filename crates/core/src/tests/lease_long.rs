@@ -845,6 +845,68 @@ fn a_slow_registry_does_not_lower_the_line() {
     world.check();
 }
 
+/// A row rests for as long as its floor is ahead, though that is longer than others rest.
+#[test]
+fn a_row_that_is_far_ahead_rests_for_longer() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.servers[0].off = 3000 * SECOND;
+    world.seconds(60);
+    world.freeze(0);
+    world.replace(1, How::Promotion);
+    world.start(1);
+    world.seconds(200);
+    assert_eq!(held(&world, 1), None);
+    world.seconds(700);
+    assert_eq!(held(&world, 1), Some(0));
+    world.check();
+}
+
+/// Nothing of a lease is lost that was renewed since the loss.
+#[test]
+fn a_row_of_the_present_era_adds_no_margin() {
+    let mut world = world(1, 2);
+    down(&mut world, 1);
+    world.seconds(10);
+    world.replace(0, How::Promotion);
+    world.seconds(60);
+    world.servers[0].off = 3000 * SECOND;
+    world.seconds(6);
+    world.servers[0].off = 0;
+    down(&mut world, 0);
+    let bound = world.row(0).bound;
+    world.start(1);
+    world.seconds(30);
+    assert_eq!(held(&world, 1), Some(0));
+    assert_eq!(world.row(0).floor, bound);
+    world.check();
+}
+
+/// A restart in the grace period gets its worker ID, and the reply is lost. It asks once more.
+#[test]
+fn a_grant_in_the_grace_period_is_asked_for_twice() {
+    let mut world = world(1, 1);
+    world.seconds(10);
+    world.replace(0, How::Promotion);
+    world.crash(0, true);
+    let grants = world.grants;
+    while world.grants == grants {
+        world.pass(SECOND);
+        let request = world.ask(0).unwrap();
+        world.answer(1, 0, &request);
+        world.give_up(0, request.number);
+    }
+    for _ in 0..5 {
+        world.pass(SECOND);
+        world.contact(0);
+    }
+    let state = &world.newest().disk.0;
+    let until = state.loss.unwrap().at.get() + 60 * SECOND;
+    assert!(world.now < until);
+    assert_eq!(held(&world, 0), Some(0), "{}", world.log.join("\n"));
+    world.check();
+}
+
 /// Of its own worker IDs that lead, a server takes the one that leads least, not the one that it
 /// had last; and of those of nobody, one that was never granted if that leads less, and else not.
 #[test]
