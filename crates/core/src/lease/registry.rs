@@ -381,9 +381,11 @@ impl State {
         let mut floor = row.bound;
         if row.era != self.era.counter {
             let silent = loss.top.since(row.heard).max(Millis::ZERO);
-            clocks = clocks.max(row.clock.plus(silent));
-            let line = row.start.plus(loss.top.since(row.granted));
-            let line = line.max(row.bound.plus(loss.lost.min(silent)));
+            let mut line = row.bound.plus(loss.lost.min(silent));
+            if !row.is_settled(&loss) {
+                clocks = clocks.max(row.clock.plus(silent));
+                line = line.max(row.start.plus(loss.top.since(row.granted)));
+            }
             floor = floor.max(line.plus(pool.hold).plus(second));
         }
         let margin = self.growth(desk, &loss, row);
@@ -396,9 +398,10 @@ impl State {
     /// young lease; and claims have short leases.
     fn growth(&self, desk: &Desk, loss: &Loss, row: &StoredRow) -> Millis {
         let fast = desk.clock_at(loss).since(loss.top.as_nodes_clock());
-        let is_settled = row.released && row.until <= loss.at;
         let age = match row.since {
-            Some(since) if row.era != self.era.counter && !is_settled => loss.top.since(since),
+            Some(since) if row.era != self.era.counter && !row.is_settled(loss) => {
+                loss.top.since(since)
+            }
             _ => Millis::ZERO,
         };
         let lengths = desk.pool.lengths();
@@ -546,6 +549,11 @@ impl StoredRow {
             until: row.leased_until,
             system: Some(row.holder.identity.system),
         }
+    }
+
+    /// Whether its holder has returned it, so that nothing that is lost can have been that one's.
+    fn is_settled(&self, loss: &Loss) -> bool {
+        self.released && self.until <= loss.at
     }
 
     /// Rule 10.

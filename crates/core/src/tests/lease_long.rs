@@ -845,6 +845,29 @@ fn a_slow_registry_does_not_lower_the_line() {
     world.check();
 }
 
+/// A row that was returned before the loss does not rest, and its holder's wrong clock is over.
+#[test]
+fn a_row_that_was_returned_is_granted_soon_after_a_loss() {
+    for (off, silent) in [(0, 0), (300, 400)] {
+        let mut world = world(2, 2);
+        world.servers[0].off = off * SECOND;
+        world.seconds(60);
+        world.stop(0);
+        world.seconds(silent * SECOND / STEP);
+        world.replace(0, How::Promotion);
+        let begin = world.now;
+        world.servers[0].off = 0;
+        world.start(0);
+        world.servers[0].fixed = WorkerId::new(0);
+        world.crash(0, true);
+        world.seconds(25);
+        assert_eq!(held(&world, 0), Some(0), "{}", world.log.join("\n"));
+        let floor = (world.row(0).floor.get() - begin) / SECOND;
+        assert!(floor <= 60 + 32 + 80 + 32, "{floor}");
+        world.check();
+    }
+}
+
 /// A row rests for as long as its floor is ahead, though that is longer than others rest.
 #[test]
 fn a_row_that_is_far_ahead_rests_for_longer() {
