@@ -363,40 +363,34 @@ impl State {
     /// What was granted and lost had a bound of at most the holder's clock, plus
     /// `max_ahead` that a generator may lead it, plus what a lease of its age gets:
     /// [`Self::growth`]. The holder's clock at the loss was that of the registry, or that of the
-    /// server that now asks, if it was not more than a hold past both. A grant in the grace period
-    /// can be lost by the next loss, so the floors after a grace period are another hold above it.
-    /// A row may have been renewed for as long from its bound on. If its holder led by more than that,
-    /// the bound has also grown by the time that is lost.
+    /// server that now asks, or the clock with which the row was renewed and the time since, if it was
+    /// not more than a hold past all of them. Who leads by a floor has a bound of at most the line:
+    /// that of the row's grant; or that of a grant that is lost, which began at the row's bound. A
+    /// grant in the grace period can be lost by the next loss, so the floors after a grace period are
+    /// another hold above it.
     fn floor(&self, desk: &Desk, row: &StoredRow) -> UnixMillis {
+        let Some(loss) = self.loss else {
+            return row.bound;
+        };
         let pool = desk.pool;
+        let second = match self.grace(pool, desk.input.now) {
+            Some(_) => Millis::ZERO,
+            None => pool.hold,
+        };
+        let mut clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
         let mut floor = row.bound;
-        if let Some(loss) = self.loss {
-            let growth = self.growth(desk, &loss, row);
-            let second = match self.grace(pool, desk.input.now) {
-                Some(_) => Millis::ZERO,
-                None => pool.hold,
-            };
-            let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
-            let margin = growth.plus(pool.hold).plus(pool.max_ahead);
-            floor = floor.max(clocks.plus(margin).plus(second));
-            if row.era != self.era.counter {
-                let silent = loss.top.since(row.heard).max(Millis::ZERO);
-                let age = row
-                    .since
-                    .map_or(Millis::ZERO, |since| row.heard.since(since));
-                let near = row
-                    .heard
-                    .plus(pool.max_ahead)
-                    .plus(pool.lengths().span(age));
-                let renewed = match row.bound > near.as_nodes_clock() {
-                    true => loss.lost.min(silent).plus(pool.hold),
-                    false => Millis::ZERO,
-                };
-                let end = row.bound.plus(renewed).plus(growth);
-                floor = floor.max(end.plus(second));
+        if row.era != self.era.counter {
+            let silent = loss.top.since(row.heard).max(Millis::ZERO);
+            let mut line = row.bound.plus(loss.lost.min(silent));
+            if !row.is_settled(&loss) {
+                clocks = clocks.max(row.clock.plus(silent));
+                line = line.max(row.start.plus(loss.top.since(row.granted)));
             }
+            floor = floor.max(line.plus(pool.hold).plus(second));
         }
-        floor
+        let margin = self.growth(desk, &loss, row);
+        let margin = margin.plus(pool.hold).plus(pool.max_ahead).plus(second);
+        floor.max(clocks.plus(margin))
     }
 
     /// How far a bound of this row can lie ahead of the holder's clock by what is lost. Who had
@@ -404,9 +398,10 @@ impl State {
     /// young lease; and claims have short leases.
     fn growth(&self, desk: &Desk, loss: &Loss, row: &StoredRow) -> Millis {
         let fast = desk.clock_at(loss).since(loss.top.as_nodes_clock());
-        let is_settled = row.released && row.until <= loss.at;
         let age = match row.since {
-            Some(since) if row.era != self.era.counter && !is_settled => loss.top.since(since),
+            Some(since) if row.era != self.era.counter && !row.is_settled(loss) => {
+                loss.top.since(since)
+            }
             _ => Millis::ZERO,
         };
         let lengths = desk.pool.lengths();
@@ -525,7 +520,10 @@ struct StoredRow {
     counter: u64,
     bound: UnixMillis,
     era: u64,
+    granted: RegistryMillis,
+    start: UnixMillis,
     heard: RegistryMillis,
+    clock: UnixMillis,
     /// Since when a lease has grown that may be long.
     since: Option<RegistryMillis>,
     released: bool,
@@ -542,12 +540,20 @@ impl StoredRow {
             counter: row.counter,
             bound: row.bound,
             era: row.era,
+            granted: row.since,
+            start: row.start,
             heard: row.heard,
+            clock: row.clock,
             since: (!is_short).then_some(row.since),
             released: row.released,
             until: row.leased_until,
             system: Some(row.holder.identity.system),
         }
+    }
+
+    /// Whether its holder has returned it, so that nothing that is lost can have been that one's.
+    fn is_settled(&self, loss: &Loss) -> bool {
+        self.released && self.until <= loss.at
     }
 
     /// Rule 10.
@@ -563,7 +569,10 @@ impl StoredRow {
             counter: 0,
             bound: pool.made.plus(led).as_nodes_clock(),
             era: 0,
+            granted: pool.made,
+            start: pool.made.as_nodes_clock(),
             heard: pool.made,
+            clock: pool.made.as_nodes_clock(),
             since: None,
             released: false,
             until: pool.made,

@@ -265,15 +265,8 @@ impl State {
         let hold = self.longest.hold;
         let known = known.filter(|known| known.since(input.now) <= hold);
         // What an earlier loss has taken may be in use still.
-        let earlier = self.loss.filter(|loss| {
-            let Lengths {
-                lease,
-                hold,
-                max_ahead,
-                ..
-            } = self.longest;
-            input.now <= loss.top.plus(lease).plus(hold.times(2)).plus(max_ahead)
-        });
+        let in_use = self.longest.lease.plus(hold);
+        let earlier = self.loss.filter(|loss| input.now <= loss.top.plus(in_use));
         let earlier = earlier.map(|loss| loss.top.plus(Millis::ZERO.minus(loss.lost)));
         let from = earlier.map_or(known, |from| known.map(|known| known.min(from)));
         let lost = from.map_or(DAY, |from| top.since(from).max(Millis::ZERO).min(DAY));

@@ -105,7 +105,17 @@ const PROFILES: [(&str, &[Event]); 13] = [
     ),
     (
         "renewals",
-        &[ClockOn, Freeze, Away, LoseRenewals, Wake, Crash, Stop, Long],
+        &[
+            ClockOn,
+            Freeze,
+            Away,
+            LoseRenewals,
+            Wake,
+            Crash,
+            Stop,
+            Long,
+            Lead,
+        ],
     ),
     (
         "clones",
