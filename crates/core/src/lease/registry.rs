@@ -478,17 +478,18 @@ impl State {
         (end > clock).then_some((self.era.counter, loss.at))
     }
 
-    /// Whether no other server can have got the worker ID of this row by a grant that is lost.
-    /// Either the row was granted or renewed since the loss, or its patience and hold had not passed
-    /// then: neither by the registry's clock, nor by that of the server that asks, which is the
-    /// row's, nor by what that one has measured. It measures right also if it is slow.
+    /// Whether no other server can have got the worker ID of this row, which its holder has not
+    /// returned, by a grant that is lost. Either the row was granted or renewed since the loss, or
+    /// its patience and hold had not passed then: neither by the registry's clock, nor by that of
+    /// the server that asks, which is the row's, nor by what that one has measured. It measures
+    /// right also if it is slow.
     fn is_known(&self, desk: &Desk, row: &Row) -> bool {
         let Some(loss) = self.loss else { return true };
         let free_from = row.leased_until.plus(desk.pool.hold);
         let clock = desk.clock_at(&loss);
         let measured = row.heard.plus(clock.since(row.clock));
         let expired = free_from <= loss.at.max(measured) || free_from.as_nodes_clock() <= clock;
-        row.era == self.era.counter || (!row.released && !expired)
+        row.era == self.era.counter || !expired
     }
 }
 
