@@ -201,7 +201,8 @@ while (time < $end - 4)
 		$node->start;
 	}
 	$crashes++;
-	$node->poll_query_until('postgres', 'SELECT true');
+	# A psql that the server refuses may end before it is sent the query.
+	wait_until('the server is up', sub { eval { $node->poll_query_until('postgres', 'SELECT true') } });
 	sleep 0.5;
 	unlink $writers_only;
 }
