@@ -29,9 +29,10 @@
 //! that was restored) is told by its [`Era`], and this is promised of it too, except:
 //!
 //! - **A server that led by more than `max_ahead`** (its clock was wrong by as much, or
-//!   was set back) and whose grant is lost with the registry's writes; or whose renewals are, if the
-//!   registry has kept none with that clock, or the server's clock was set back since, or that of the
-//!   registry was slow by more than `hold` at the loss.
+//!   was set back) and whose grant is lost with the registry's writes. If only renewals of it are
+//!   lost, one of these must be true as well: the registry has kept none with that clock; the
+//!   server's clock was set back since; or the registry's clock was slow by more than `hold` at
+//!   the loss.
 //! - **Two clocks that are slow at the loss**, that of the registry and that of the
 //!   server that asks, both by more than `hold`. Or both by any time, if that of the server was
 //!   set back since the registry had heard it last.
