@@ -138,25 +138,25 @@ sub rows { my ($node, $sql) = @_; return map { [ split /\|/, $_, -1 ] } split /\
 # Every column of every view: those that stand still are equal, those that move lie
 # between two looks.
 my @still = (
-	[ 'snowflake_server_in_recovery', 'SELECT pg_is_in_recovery()::int', sub { '' } ],
-	[ 'snowflake_worker_id', q{SELECT coalesce(worker_id, -1), source, pool FROM snowflake_worker} ],
-	[ 'snowflake_worker_failing', q{SELECT (last_error IS NOT NULL)::int, source, pool FROM snowflake_worker} ],
-	(map { [ "snowflake_generator_$_->[0]", "SELECT $_->[1], generator FROM snowflake_generators" ] }
+	[ 'snowflake_id_server_in_recovery', 'SELECT pg_is_in_recovery()::int', sub { '' } ],
+	[ 'snowflake_id_worker_id', q{SELECT coalesce(worker_id, -1), source, pool FROM snowflake_worker} ],
+	[ 'snowflake_id_worker_failing', q{SELECT (last_error IS NOT NULL)::int, source, pool FROM snowflake_worker} ],
+	(map { [ "snowflake_id_generator_$_->[0]", "SELECT $_->[1], generator FROM snowflake_generators" ] }
 		[ refused => '(refused_since IS NOT NULL)::int' ], [ problem => '(problem IS NOT NULL)::int' ],
 		[ end_timestamp_seconds => 'extract(epoch FROM ends_at)' ], [ capacity_ids_per_second => 'ids_per_second' ]),
-	(map { [ "snowflake_stat_$_->[0]", "SELECT $_->[1], generator FROM pg_stat_snowflake" ] }
+	(map { [ "snowflake_id_stat_$_->[0]", "SELECT $_->[1], generator FROM pg_stat_snowflake" ] }
 		[ issued_total => 'issued' ], [ batches_total => 'batches' ], [ borrowed_total => 'borrowed' ], [ waits_total => 'waits' ],
 		[ wait_seconds_total => 'wait_time / 1000' ], [ refusals_total => 'refusals' ], [ clock_rollbacks_total => 'clock_rollbacks' ],
 		[ largest_rollback_seconds => 'coalesce(extract(epoch FROM largest_rollback), 0)' ],
 		[ reservations_total => 'reservations' ], [ reservation_seconds_total => 'reservation_time / 1000' ]),
-	(map { [ "snowflake_pool_$_->[0]", "SELECT $_->[1], pool FROM snowflake_pools WHERE EXISTS (SELECT FROM _snowflake.leased WHERE worker_ids IS NOT NULL)" ] }
+	(map { [ "snowflake_id_pool_$_->[0]", "SELECT $_->[1], pool FROM snowflake_pools WHERE EXISTS (SELECT FROM _snowflake.leased WHERE worker_ids IS NOT NULL)" ] }
 		[ leased => 'leased' ], [ free => 'free' ], [ stopped => '(stopped_since IS NOT NULL)::int' ], [ grace => '(grace_until IS NOT NULL)::int' ]));
 my @moving = (
-	[ 'snowflake_server_clock_timestamp_seconds', 'SELECT extract(epoch FROM clock_timestamp())' ],
-	[ 'snowflake_worker_lease_left_seconds', 'SELECT extract(epoch FROM bound - clock_timestamp()), source, pool FROM snowflake_worker' ],
-	[ 'snowflake_worker_last_contact_age_seconds', 'SELECT extract(epoch FROM clock_timestamp() - last_contact), source, pool FROM snowflake_worker' ],
-	[ 'snowflake_generator_ahead_seconds', 'SELECT extract(epoch FROM ahead_by), generator FROM snowflake_generators' ],
-	[ 'snowflake_horizon_lag_seconds', 'SELECT horizon_lag / 1000, generator FROM pg_stat_snowflake' ]);
+	[ 'snowflake_id_server_clock_timestamp_seconds', 'SELECT extract(epoch FROM clock_timestamp())' ],
+	[ 'snowflake_id_worker_lease_left_seconds', 'SELECT extract(epoch FROM bound - clock_timestamp()), source, pool FROM snowflake_worker' ],
+	[ 'snowflake_id_worker_last_contact_age_seconds', 'SELECT extract(epoch FROM clock_timestamp() - last_contact), source, pool FROM snowflake_worker' ],
+	[ 'snowflake_id_generator_ahead_seconds', 'SELECT extract(epoch FROM ahead_by), generator FROM snowflake_generators' ],
+	[ 'snowflake_id_horizon_lag_seconds', 'SELECT horizon_lag / 1000, generator FROM pg_stat_snowflake' ]);
 my %known = map { $_->[0] => 1 } @still, @moving;
 
 # The values of a query by their labels, as the exporter labels them.
@@ -167,9 +167,9 @@ sub by_labels
 	for (rows($node, $sql))
 	{
 		my ($value, @labels) = @$_;
-		my $labels = $metric =~ /^snowflake_worker/ ? "datname=postgres pool=$labels[1] source=$labels[0]"
-			: $metric =~ /^snowflake_server/ ? 'datname=postgres'
-			: $metric =~ /^snowflake_pool/ ? "datname=postgres pool=$labels[0]" : "datname=postgres generator=$labels[0]";
+		my $labels = $metric =~ /^snowflake_id_worker/ ? "datname=postgres pool=$labels[1] source=$labels[0]"
+			: $metric =~ /^snowflake_id_server/ ? 'datname=postgres'
+			: $metric =~ /^snowflake_id_pool/ ? "datname=postgres pool=$labels[0]" : "datname=postgres generator=$labels[0]";
 		$value{$labels} = $value;
 	}
 	return \%value;
@@ -280,7 +280,7 @@ sub alerts
 }
 sub wait_for_alert { my ($alert, $of) = @_; return wait_until("$alert is on for $of", sub { alerts()->{$alert}{$of} }); }
 
-wait_until('all servers are measured', sub { @{ ask('query', query => 'snowflake_server_in_recovery')->{data}{result} } == 3 });
+wait_until('all servers are measured', sub { @{ ask('query', query => 'snowflake_id_server_in_recovery')->{data}{result} } == 3 });
 wait_for_alert('SnowflakeLayoutEnds', 'old_ids');
 is(join(' ', sort grep { $_ ne 'SnowflakeLayoutEnds' } keys %{ alerts() }), '', 'no other alert, on a standby neither');
 
@@ -362,7 +362,7 @@ start("$scratch/exporter_both.log",
 	'prometheus-postgres-exporter', "--extend.query-path=$from/queries.yaml", @options, "--web.listen-address=127.0.0.1:$port{both}");
 my $of_both;
 wait_until('an exporter of two databases answers', sub { %{ $of_both = metrics_of('both') } });
-is(join(' ', sort keys %{ $of_both->{snowflake_server_in_recovery} // {} }), 'datname=postgres datname=stock', 'with the metrics of both');
+is(join(' ', sort keys %{ $of_both->{snowflake_id_server_in_recovery} // {} }), 'datname=postgres datname=stock', 'with the metrics of both');
 delete $port{both};
 (pop @running)->kill_kill;
 
@@ -374,11 +374,11 @@ my $begin = time;
 my $orders = 'datname=postgres generator=orders_ids';
 my $writer = $shop->background_psql('postgres');
 $writer->query_safe('BEGIN; INSERT INTO orders DEFAULT VALUES');
-wait_until('the lag grows', sub { (metrics_of('shop')->{snowflake_horizon_lag_seconds}{$orders} // 0) > 1 });
+wait_until('the lag grows', sub { (metrics_of('shop')->{snowflake_id_horizon_lag_seconds}{$orders} // 0) > 1 });
 my $metrics = compare('shop', 'while a transaction holds the horizon back');
 $writer->query_safe('COMMIT');
 $writer->quit;
-wait_until('the lag ends', sub { (metrics_of('shop')->{snowflake_horizon_lag_seconds}{$orders} // 9) < 1 });
+wait_until('the lag ends', sub { (metrics_of('shop')->{snowflake_id_horizon_lag_seconds}{$orders} // 9) < 1 });
 
 # --- a rollback ---
 
@@ -403,8 +403,8 @@ wait_for_alert('SnowflakeClockSetBack', 'orders_ids');
 wait_for_alert('SnowflakeFarAhead', 'orders_ids');
 wait_for_alert('SnowflakeClockBehind', '');
 $metrics = compare('shop', 'after a rollback');
-is($metrics->{snowflake_stat_clock_rollbacks_total}{$orders}, 1, 'a rollback');
-cmp_ok($metrics->{snowflake_generator_ahead_seconds}{$orders}, '>', 60, 'a lead');
+is($metrics->{snowflake_id_stat_clock_rollbacks_total}{$orders}, 1, 'a rollback');
+cmp_ok($metrics->{snowflake_id_generator_ahead_seconds}{$orders}, '>', 60, 'a lead');
 linger($shop);
 
 # --- a failover ---
@@ -415,7 +415,7 @@ wait_until('the promoted standby has a worker ID', sub { $standby->safe_psql('po
 load($standby, 5);
 linger($standby);
 $metrics = compare('standby', 'after its promotion');
-is((values %{ $metrics->{snowflake_worker_id} })[0], 2, 'the promoted standby has a worker ID of its own');
+is((values %{ $metrics->{snowflake_id_worker_id} })[0], 2, 'the promoted standby has a worker ID of its own');
 check_dashboard('after a rollback and a failover', 'Calls that got no ID, per second', 'stopped:', 'grace:', 'ahead:', 'greatest:');
 
 # --- the picture ---
@@ -479,12 +479,12 @@ set_back($shop, 2 * 86400);
 wait_until('calls are refused', sub { my ($code) = error_of($shop, q{SELECT snowflake_nextval('orders_ids')}); $code eq '58000' });
 wait_for_alert($_, 'orders_ids') for qw(SnowflakeRefused SnowflakeCallsRefused);
 $metrics = compare('shop', 'while the clock is refused');
-is($metrics->{snowflake_generator_refused}{$orders}, 1, 'refused');
+is($metrics->{snowflake_id_generator_refused}{$orders}, 1, 'refused');
 $registry->stop('fast');
 wait_for_alert('SnowflakeRegistryFails', 'main');
 wait_for_alert('SnowflakeLeaseEnding', 'main');
 compare('standby', 'while the registry is away');
-wait_until('the time of the lease is over', sub { (values %{ metrics_of('standby')->{snowflake_worker_lease_left_seconds} })[0] < 0 });
+wait_until('the time of the lease is over', sub { (values %{ metrics_of('standby')->{snowflake_id_worker_lease_left_seconds} })[0] < 0 });
 is((error_of($standby, q{SELECT snowflake_nextval('orders_ids')}))[0], '55000', 'then it issues no IDs');
 compare('standby', 'when its lease has ended');
 ok(alerts()->{SnowflakeLeaseEnding}{main}, 'the alert stays on');
