@@ -66,6 +66,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_set_defaults(regnamespace, regclass, regtype),
     snowflake_set_type(regclass, name, regtype)
 TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE snowflake_partition(regclass, interval, integer, interval, regclass) TO PUBLIC;
 
 -- It reads views with the rights of its caller.
 GRANT EXECUTE ON FUNCTION snowflake_status() TO PUBLIC;
@@ -73,7 +74,7 @@ GRANT EXECUTE ON FUNCTION snowflake_status() TO PUBLIC;
 -- Functions that those above call, or that views and the library call for a session. Each
 -- does what its caller may do. A name without arguments is that of one function.
 GRANT EXECUTE ON FUNCTION
-    _snowflake.adopt_label, _snowflake.base_type, _snowflake.change_type, _snowflake.check_coordinator, _snowflake.check_default, _snowflake.check_limits(),
+    _snowflake.adopt_label, _snowflake.base_type, _snowflake.bound, _snowflake.change_type, _snowflake.check_coordinator, _snowflake.check_default, _snowflake.check_limits(),
     _snowflake.check_limits(regclass), _snowflake.check_limits_as, _snowflake.check_nodes, _snowflake.check_references,
     _snowflake.check_table, _snowflake.check_takes, _snowflake.check_values, _snowflake.column_roots, _snowflake.comments, _snowflake.count_ids,
     _snowflake.create_generator, _snowflake.default_generator, _snowflake.default_generators, _snowflake.distribute,
@@ -81,7 +82,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.instant, _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass), _snowflake.instant_or_null_as,
     _snowflake.issuer, _snowflake.key_column, _snowflake.key_type, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting,
     _snowflake.loaded, _snowflake.lock_for_type, _snowflake.long_holders, _snowflake.millis, _snowflake.missing_rights, _snowflake.name, _snowflake.next_id_range, _snowflake.obstacles_of_type, _snowflake.on_workers,
-    _snowflake.own_worker, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.presets, _snowflake.ranges,
+    _snowflake.own_worker, _snowflake.partition_step, _snowflake.partitions, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.present, _snowflake.presets, _snowflake.ranges,
     _snowflake.reached, _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.run_as_owner, _snowflake.server,
     _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator, _snowflake.typed_columns,
     _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint), _snowflake.worker_of(bigint, regclass),
