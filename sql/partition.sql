@@ -24,8 +24,8 @@ SET LOCAL search_path = @extschema@, pg_temp;
 CREATE FUNCTION _snowflake.partitions(parent regclass, OUT part regclass, OUT lower_bound bigint, OUT upper_bound bigint)
     RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT c.oid::regclass, CASE b.found[1] WHEN 'MINVALUE' THEN -9223372036854775808 ELSE trim('''' FROM b.found[1])::bigint END,
-        CASE b.found[2] WHEN 'MAXVALUE' THEN 9223372036854775807 ELSE trim('''' FROM b.found[2])::bigint END
+    SELECT c.oid::regclass, CASE b.found[1] WHEN 'MINVALUE' THEN -9223372036854775808 ELSE btrim(b.found[1], '''')::bigint END,
+        CASE b.found[2] WHEN 'MAXVALUE' THEN 9223372036854775807 ELSE btrim(b.found[2], '''')::bigint END
     FROM pg_inherits AS i
     JOIN pg_class AS c ON c.oid = i.inhrelid
     CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \((.*)\) TO \((.*)\)$') AS b (found)

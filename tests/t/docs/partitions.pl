@@ -168,10 +168,15 @@ SKIP:
 	my $maintain = 'CALL partman.run_maintenance_proc();';
 	one($maintain);
 	is(one(sprintf $row_of_today, 'uncured'), 'uncured_default', 'after a silence, a row goes to the default partition');
-	# From 5.5 on, the maintenance goes on with other tables, and warns.
-	my ($shown, $told);
-	$node->psql('postgres', $maintain, stdout => \$shown, stderr => \$told);
-	like($told, qr/(?:ERROR|WARNING):.*updated partition constraint for default partition "uncured_default" would be violated/s, 'the maintenance of that table fails');
+	if (one(q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'}) =~ /^4/)
+	{
+		like((error_of($node, $maintain))[1], qr/updated partition constraint for default partition "uncured_default" would be violated/, 'version 4: the maintenance fails');
+	}
+	else
+	{
+		one($maintain);
+		is(one('BEGIN; ' . sprintf $row_of_today, 'uncured'), 'uncured_default', 'version 5: the maintenance does not see the row, and the next one goes there too');
+	}
 
 	my $cure = block_with('create_partition_id') =~ s/visits/cured/gr =~ s/^CALL.*\n//mr;
 	one($cure);
