@@ -57,6 +57,23 @@ sub held_until
 	return $id;
 }
 
+# A transaction of another database, which takes no ID, holds back what pg_snapshot_xmin() gives, and
+# not the horizon (docs/ordered.md).
+$node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+my $elsewhere = session($node, undef, 'elsewhere');
+my $xid = $elsewhere->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my $here = $node->safe_psql('postgres', $take);
+passes($here, 'a transaction of another database does not hold the horizon back');
+is($node->safe_psql('postgres', 'SELECT pg_snapshot_xmin(pg_current_snapshot())'), $xid, '... and holds back what transactions see');
+$elsewhere->quit;
+
+# A partition with rows brings them below the horizon.
+$node->safe_psql('postgres', q{CREATE TABLE parted (id bigint DEFAULT snowflake_nextval(), what text) PARTITION BY LIST (what);
+	CREATE TABLE part (LIKE parted INCLUDING DEFAULTS)});
+my $attached = $node->safe_psql('postgres', q{INSERT INTO part (what) VALUES ('x') RETURNING id});
+passes($attached, 'the row of a table is below the horizon');
+is($node->safe_psql('postgres', q{ALTER TABLE parted ATTACH PARTITION part FOR VALUES IN ('x'); SELECT id FROM parted}), $attached, '... and ATTACH PARTITION shows it there');
+
 held_until('COMMIT', sub { $s->query_safe('COMMIT') });
 held_until('ROLLBACK', sub { $s->query_safe('ROLLBACK') });
 held_until('an error', sub { error_in($s, 'SELECT 1/0'); $s->query_safe('COMMIT') });
