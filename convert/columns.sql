@@ -19,18 +19,20 @@ $$;
 
 -- The tables that the caller means.
 CREATE FUNCTION _snowflake_convert.tables(
-    relations regclass[], schema regnamespace) RETURNS regclass[]
+    relations regclass[], schemas regnamespace[]) RETURNS regclass[]
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     class pg_class;
 BEGIN
-    IF (relations IS NULL) = (schema IS NULL) THEN
-        RAISE EXCEPTION 'either relations or schema must be given'
+    IF (relations IS NULL) = (schemas IS NULL) THEN
+        RAISE EXCEPTION 'either relations or schemas must be given'
             USING ERRCODE = 'invalid_parameter_value',
-            HINT = 'As in snowflake_convert_plan(''{orders, customers}'') or snowflake_convert_plan(schema => ''public'')';
+            HINT = 'As in snowflake_convert_plan(''{orders, customers}'') or snowflake_convert_plan(schemas => ''{public}'')';
     END IF;
-    relations := coalesce(_snowflake_convert.check_list(relations, 'relations'), _snowflake.tables_of(schema));
+    relations := coalesce(_snowflake_convert.check_list(relations, 'relations'), ARRAY(
+        SELECT t FROM unnest(_snowflake_convert.check_list(schemas, 'schemas')) WITH ORDINALITY AS s (id, place)
+        CROSS JOIN unnest(_snowflake.tables_of(s.id)) WITH ORDINALITY AS t (t, within) ORDER BY s.place, t.within));
     FOR i IN 1 .. cardinality(relations) LOOP
         SELECT c.* INTO class FROM pg_class AS c WHERE c.oid = relations[i];
         IF NOT FOUND THEN
@@ -67,8 +69,10 @@ AS $$
     CROSS JOIN LATERAL (SELECT CASE
         WHEN k.refers_to IS NOT NULL THEN 'refers to table ' || _snowflake.name(k.refers_to)
             || ', and is changed with the key of that table only'
-        WHEN NOT k.is_key AND k.has_default THEN 'draws from a sequence, but is no key'
-        WHEN NOT k.is_key THEN 'is part of the primary key, but does not draw from a sequence'
+        WHEN NOT k.is_key AND EXISTS (SELECT FROM pg_index AS i
+            WHERE i.indrelid = r.id AND i.indisprimary AND k.number = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
+            THEN 'is part of the primary key, but does not draw from a sequence'
+        WHEN NOT k.is_key THEN 'draws from a sequence, but is no key'
         WHEN NOT are_named AND NOT k.has_default AND k.base <> 'bigint'::regtype THEN
             'is a key without a default, so its values come from the application: name its table to change it'
         END AS note) AS w

@@ -28,7 +28,7 @@ END
 $$;
 
 CREATE FUNCTION snowflake_convert_plan(
-    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true, online boolean DEFAULT false,
     backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
     type regtype DEFAULT NULL,
@@ -39,7 +39,7 @@ CREATE FUNCTION snowflake_convert_plan(
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schemas);
     are_named boolean := relations IS NOT NULL;
 BEGIN
     PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
@@ -64,7 +64,7 @@ BEGIN
     IF NOT FOUND THEN
         FOR step, statement IN
             SELECT s.step, s.statement
-            FROM _snowflake_convert.steps(relations, schema, generator, set_default) AS s ORDER BY s.step
+            FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step
         LOOP
             action := 'step';
             locks := CASE
@@ -102,9 +102,10 @@ BEGIN
             SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name, c.relation = c.root AS is_root
             FROM _snowflake_convert.copies(tables, are_named) AS c),
         notes (place, note) AS (
-            SELECT 1, format('columns move to the end of table %s: after the swap, INSERT and COPY without a list of columns'
-                ' write into the wrong columns, without an error if the types fit: name the columns', c.name)
-            FROM changed AS c WHERE c.is_root
+            SELECT 1, format('columns move to the end of %s: after the swap, INSERT and COPY without a list of columns'
+                ' write into the wrong columns, without an error if the types fit: name the columns',
+                string_agg('table ' || c.name, ', ' ORDER BY c.name))
+            FROM changed AS c WHERE c.is_root HAVING count(*) > 0
             UNION ALL
             SELECT 2, 'prepared statements that return whole rows or keys fail once in each session '
                 'after the first step and after the swap:'
@@ -126,7 +127,7 @@ BEGIN
         SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n.note FROM notes AS n ORDER BY n.place, n.note;
 END
 $$;
-COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint, regtype) IS
+COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint, regtype) IS
     'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, '
     'or for all tables of a schema, with their locks and the bytes that they rewrite; '
     'obstacles, and notes on what stays as it is; changes nothing';
@@ -134,7 +135,7 @@ COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace, regclass, b
 -- The texts of functions that are made again are not checked, here and in the swap: one may
 -- name a view without its schema, or a view that is made later.
 CREATE PROCEDURE snowflake_convert(
-    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
     backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
     type regtype DEFAULT NULL)
@@ -143,7 +144,7 @@ CREATE PROCEDURE snowflake_convert(
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schemas);
     are_named boolean := relations IS NOT NULL;
     steps text[];
     again text[];
@@ -186,6 +187,6 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint, regtype) IS
+COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint, regtype) IS
     'changes smallint and integer keys to bigint, or keys to the type that is given, with all foreign keys that reach them, and makes a generator their default: '
     'all or nothing, with the statements of snowflake_convert_plan()';

@@ -10,17 +10,18 @@ GRANT UPDATE (pages_done, pages, rows_done, rows_per_second, started, updated, e
     ON _snowflake_convert.conversions TO PUBLIC;
 
 GRANT EXECUTE ON FUNCTION
-    snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint, regtype),
-    snowflake_convert_steps(regclass[], regnamespace, regclass, boolean),
-    snowflake_convert_undo(regclass[], regnamespace)
+    snowflake_convert_functions(regclass[], regnamespace[]),
+    snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint, regtype),
+    snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean),
+    snowflake_convert_undo(regclass[], regnamespace[])
 TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE
     _snowflake_convert.do_as_owner(regclass, text),
     _snowflake_convert.run_with_locks(text, text[], integer),
-    snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint, regtype),
+    snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint, regtype),
     snowflake_convert_backfill(regclass, interval),
     snowflake_convert_run(text, text[], integer),
-    snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
+    snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer)
 TO PUBLIC;
 
 -- Functions that those above call. Each name is that of one function.
@@ -31,7 +32,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.check_backfill, _snowflake_convert.check_copying, _snowflake_convert.check_list,
     _snowflake_convert.columns, _snowflake_convert.copies, _snowflake_convert.copy_function,
     _snowflake_convert.copy_index, _snowflake_convert.copy_name, _snowflake_convert.copy_number, _snowflake_convert.dependents,
-    _snowflake_convert.end_conversion, _snowflake_convert.fix_settings, _snowflake_convert.grants,
+    _snowflake_convert.end_conversion, _snowflake_convert.fix_settings, _snowflake_convert.functions, _snowflake_convert.grants,
     _snowflake_convert.index_columns, _snowflake_convert.index_expression, _snowflake_convert.is_copy_function,
     _snowflake_convert.is_copying, _snowflake_convert.keys, _snowflake_convert.literals, _snowflake_convert.lockers,
     _snowflake_convert.min_id, _snowflake_convert.moved_foreign_keys, _snowflake_convert.need_read_committed,
@@ -43,5 +44,5 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.remake_statistics, _snowflake_convert.rows_as_owner, _snowflake_convert.run,
     _snowflake_convert.run_as_caller, _snowflake_convert.schema, _snowflake_convert.steps,
     _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.tables,
-    _snowflake_convert.wait_until, _snowflake_convert.wanted_default, _snowflake_convert.work_of
+    _snowflake_convert.wait_until, _snowflake_convert.wanted_default, _snowflake_convert.widened, _snowflake_convert.work_of
 TO PUBLIC;

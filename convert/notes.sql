@@ -1,5 +1,44 @@
 -- Notes on what a person has to look at or to know: step 4 of plan.sql.
 
+-- The functions that may handle keys. A function is listed if a view that is made again calls it, if
+-- triggers of the tables run it, directly or by its name in the text of one that they run, or if its
+-- text has a changed table or column; and if it has an argument, a result or a text with integers.
+CREATE FUNCTION _snowflake_convert.functions(
+    work _snowflake_convert.work, OUT id oid, OUT is_called boolean, OUT of_trigger boolean, OUT is_typed boolean)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE changed AS (
+        SELECT t.relname, CASE WHEN lower(c.name) <> 'id' THEN c.name END AS name
+        FROM unnest((work).columns) AS c JOIN pg_class AS t ON t.oid = c.relation),
+    candidates AS MATERIALIZED (
+        SELECT p.oid AS id, p.prosrc AS text,
+            format('(?:\m%1$s|"%1$s")\s*\(', regexp_replace(p.proname, '(\W)', '\\\1', 'g')) AS call,
+            h.has_integers, h.has_integers OR p.prosrc ~* '\m(smallint|integer|int|int2|int4)\M' AS is_typed
+        FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+        CROSS JOIN LATERAL (SELECT ARRAY['smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype]::oid[]
+            && (coalesce(p.proallargtypes, p.proargtypes::oid[]) || p.prorettype) AS has_integers) AS h
+        WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' AND p.prokind IN ('f', 'p', 'w')
+          AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_proc'::regclass AND e.objid = p.oid AND e.deptype = 'e')),
+    triggered (id) AS (
+        SELECT g.tgfoid FROM unnest((work).members) AS m JOIN pg_trigger AS g ON g.tgrelid = m.member AND NOT g.tgisinternal
+        UNION
+        SELECT c.id FROM triggered AS t JOIN candidates AS f ON f.id = t.id JOIN candidates AS c ON f.text ~* c.call)
+    SELECT f.* FROM (
+        SELECT c.id, c.has_integers AND EXISTS (
+                SELECT FROM unnest((work).objects) AS o
+                JOIN pg_depend AS d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = c.id
+                LEFT JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+                WHERE (d.classid, d.objid) = (o.class, o.id) OR (o.class, o.id) = ('pg_class'::regclass, r.ev_class)),
+            c.id IN (SELECT t.id FROM triggered AS t), c.is_typed
+        FROM candidates AS c) AS f (id, is_called, of_trigger, is_typed)
+    JOIN candidates AS c ON c.id = f.id
+    WHERE f.is_called OR f.is_typed AND f.of_trigger
+       OR (f.is_typed OR (work).worker_id IS NOT NULL AND c.text ~ '(?<![\w."$])[0-9]+(?![\w."])')
+        AND EXISTS (SELECT FROM changed AS w WHERE strpos(lower(c.text || ' ' || pg_get_functiondef(c.id)), lower(w.relname)) > 0
+            OR strpos(lower(c.text || ' ' || pg_get_functiondef(c.id)), lower(w.name)) > 0)
+$$;
+
 -- What a person has to look at, since the catalogs cannot tell whether it has to do with the
 -- keys.
 CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS SETOF text
@@ -92,30 +131,13 @@ AS $$
       AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
     ORDER BY 1)
     UNION ALL
-    -- A function is listed if a view that is made again calls it, or if its text has a
-    -- changed table or column; and if it has an argument, a result or a text with integers.
     (SELECT format('%s %s %s', CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, p.oid::regprocedure,
-        CASE WHEN d.is_called AND i.has_integers THEN 'takes integers, and is called by an object that is made again: '
+        CASE WHEN f.is_called THEN 'takes integers, and is called by an object that is made again: '
             'if it is given keys, make one that takes bigint first'
-        WHEN i.is_typed THEN 'has integers: if they are keys, change them to bigint'
+        WHEN f.is_typed AND f.of_trigger THEN 'has integers, and triggers of these tables run it: if they are keys, change them to bigint first'
+        WHEN f.is_typed THEN 'has integers: if they are keys, change them to bigint'
         ELSE 'has numbers: if they are old keys, change them to new ones after the conversion' END)
-    FROM pg_proc AS p
-    CROSS JOIN LATERAL (SELECT EXISTS (
-        SELECT FROM unnest((work).objects) AS o
-        JOIN pg_depend AS d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
-        LEFT JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-        WHERE (d.classid, d.objid) = (o.class, o.id) OR (o.class, o.id) = ('pg_class'::regclass, r.ev_class)) AS is_called) AS d
-    CROSS JOIN LATERAL (SELECT ARRAY['smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype]::oid[]
-        && (coalesce(p.proallargtypes, p.proargtypes::oid[]) || p.prorettype) AS has_integers) AS h
-    CROSS JOIN LATERAL (SELECT h.has_integers, h.has_integers OR p.prosrc ~* '\m(smallint|integer|int|int2|int4)\M' AS is_typed) AS i
-    WHERE p.pronamespace IN (SELECT f.oid FROM foreign_schemas AS f) AND p.prokind IN ('f', 'p', 'w')
-      AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_proc'::regclass AND e.objid = p.oid AND e.deptype = 'e')
-      AND (d.is_called AND i.has_integers
-        OR (i.is_typed OR (work).worker_id IS NOT NULL AND p.prosrc ~ '(?<![\w."$])[0-9]+(?![\w."])')
-        AND EXISTS (
-            SELECT FROM changed AS c
-            CROSS JOIN LATERAL (VALUES (c.relname), (CASE WHEN lower(c.name) <> 'id' THEN c.name END)) AS w (word)
-            WHERE strpos(lower(p.prosrc || ' ' || pg_get_functiondef(p.oid)), lower(w.word)) > 0))
+    FROM _snowflake_convert.functions(work) AS f JOIN pg_proc AS p ON p.oid = f.id
     ORDER BY 1)
 $$;
 

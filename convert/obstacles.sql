@@ -43,6 +43,20 @@ AS $$
     JOIN pg_namespace AS n ON n.oid = t.relnamespace
     WHERE p.is_altered AND (p.is_generated OR (work).in_use AND t.relkind = 'p')
       AND t.relowner <> quote_ident(current_user)::regrole AND NOT has_schema_privilege(t.relowner, n.oid, 'CREATE')
+    UNION ALL
+    -- The last step reads the greatest key as the owner, also of a column that has its type already.
+    SELECT DISTINCT v.note
+    FROM unnest((work).columns) AS c
+    JOIN pg_class AS t ON t.oid = c.relation AND t.relpersistence <> 't'
+    JOIN pg_namespace AS n ON n.oid = t.relnamespace
+    JOIN pg_roles AS o ON o.oid = t.relowner
+    CROSS JOIN LATERAL (VALUES
+        (CASE WHEN NOT c.is_altered AND o.rolname <> current_user AND NOT has_schema_privilege(o.oid, n.oid, 'USAGE') THEN
+            format('role %I, which owns table %s, needs: GRANT USAGE ON SCHEMA %I TO %1$I', o.rolname, _snowflake.name(t.oid), n.nspname) END),
+        (CASE WHEN t.relrowsecurity AND t.relforcerowsecurity AND NOT (o.rolsuper OR o.rolbypassrls OR (work).in_use) THEN
+            format('row-level security applies to the owner of table %s, who would not see all rows: '
+                'ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY meanwhile', _snowflake.name(t.oid)) END)) AS v (note)
+    WHERE (work).set_default AND c.is_key AND v.note IS NOT NULL
 $$;
 
 -- Tables that PostgreSQL, Citus or another conversion keep as they are.

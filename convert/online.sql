@@ -390,6 +390,10 @@ DECLARE
     place integer;
     began timestamptz;
     lockers text;
+    message text;
+    detail text;
+    hint text;
+    context text;
 BEGIN
     IF statement IS NULL OR locks IS NULL OR tries IS NULL THEN
         RAISE EXCEPTION 'an argument of snowflake_convert_run() is null'
@@ -431,6 +435,15 @@ BEGIN
             IF place BETWEEN 2 AND cardinality(locks) THEN
                 locks := locks[place:place] || locks[:place - 1] || locks[place + 1:];
             END IF;
+        WHEN OTHERS OR query_canceled THEN
+            -- The context has the whole statement, and that of the swap is as long as its plan.
+            PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+            GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+            IF length(context) <= 2000 THEN
+                RAISE;
+            END IF;
+            RAISE EXCEPTION '%', message USING ERRCODE = SQLSTATE, HINT = coalesce(nullif(hint, ''), 'Nothing has been changed.'),
+                DETAIL = concat_ws(' ', nullif(detail, ''), format('It was in: %s...', left(context, 2000)));
         END;
         -- Nobody queues behind us while we wait, for longer and longer.
         COMMIT;
@@ -639,7 +652,7 @@ AS $$
 $$;
 
 CREATE FUNCTION snowflake_convert_steps(
-    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
     OUT step bigint, OUT statement text)
     RETURNS SETOF record
@@ -648,10 +661,10 @@ CREATE FUNCTION snowflake_convert_steps(
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schemas);
     are_named boolean := relations IS NOT NULL;
     obstacle text := (SELECT o FROM _snowflake_convert.online_obstacles(tables, are_named, generator, set_default) AS o LIMIT 1);
-    arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schema => ' || quote_literal(schema::text),
+    arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schemas => ' || quote_literal(schemas::text),
         'generator => ' || quote_literal(_snowflake.name(generator)),
         CASE WHEN NOT set_default THEN 'set_default => false' END);
     home constant regnamespace := _snowflake_convert.schema();
@@ -855,30 +868,30 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace, regclass, boolean) IS
+COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean) IS
     'the statements that convert the keys of tables which stay in use, without those that have been carried out; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 
 -- The same, by a name that is bound.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake_convert.steps(
-    relations regclass[], schema regnamespace, generator regclass, set_default boolean, OUT step bigint, OUT statement text)
+    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, OUT step bigint, OUT statement text)
     RETURNS SETOF record
     LANGUAGE sql STABLE PARALLEL UNSAFE
 BEGIN ATOMIC
-    SELECT s.step, s.statement FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s;
+    SELECT s.step, s.statement FROM @extschema@.snowflake_convert_steps(relations, schemas, generator, set_default) AS s;
 END;
 SET LOCAL search_path = @extschema@, pg_temp;
 
 CREATE FUNCTION snowflake_convert_undo(
-    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     OUT step bigint, OUT statement text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schemas);
     left_over regclass;
     home constant regnamespace := _snowflake_convert.schema();
 BEGIN
@@ -943,7 +956,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_convert_undo(regclass[], regnamespace) IS
+COMMENT ON FUNCTION snowflake_convert_undo(regclass[], regnamespace[]) IS
     'the statements that remove what snowflake_convert_steps() has added, until the swap; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 

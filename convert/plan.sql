@@ -211,20 +211,28 @@ BEGIN
         SELECT DISTINCT 'analyze', format('ANALYZE %s', _snowflake.name(c.relation)), 'SHARE UPDATE EXCLUSIVE', NULL::bigint, NULL
         FROM unnest(work.columns) AS c WHERE c.is_altered ORDER BY 2;
     RETURN QUERY
-        SELECT 'note', NULL, NULL, NULL::bigint, format('column %s.%I %s', _snowflake.name(k.relation), k.name, k.note)
-        FROM _snowflake_convert.keys(relations, are_named) AS k
-        WHERE k.note IS NOT NULL AND NOT EXISTS (
-            SELECT FROM unnest(work.columns) AS c
-            WHERE c.name = k.name
-              AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
-          AND k.relation IS NOT NULL
-          AND (SELECT b.base FROM pg_attribute AS a
-               CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
-               WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype
-        UNION ALL
-        SELECT 'note', NULL, NULL, NULL, n FROM _snowflake_convert.notes(work) AS n WHERE cardinality(work.columns) > 0
-        UNION ALL
-        SELECT 'note', NULL, NULL, NULL, n FROM _snowflake_convert.notes_of_keys(work) AS n
-        ORDER BY 5;
+        WITH of_columns (target, note) AS MATERIALIZED (
+            SELECT format('column %s.%I ', _snowflake.name(k.relation), k.name), k.note
+            FROM _snowflake_convert.keys(relations, are_named) AS k
+            WHERE k.note IS NOT NULL AND NOT EXISTS (
+                SELECT FROM unnest(work.columns) AS c
+                WHERE c.name = k.name
+                  AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
+              AND k.relation IS NOT NULL
+              AND (SELECT b.base FROM pg_attribute AS a
+                   CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
+                   WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype),
+        notes (note) AS MATERIALIZED (SELECT _snowflake_convert.notes(work) WHERE cardinality(work.columns) > 0)
+        SELECT 'note', NULL, NULL, NULL::bigint, a.note
+        FROM (
+            SELECT c.target || c.note FROM of_columns AS c
+            UNION ALL
+            -- One note for a column, unless the other one says what becomes of its values.
+            SELECT n.note FROM notes AS n
+            WHERE work.worker_id IS NOT NULL OR NOT EXISTS (SELECT FROM of_columns AS c WHERE starts_with(n.note, c.target))
+            UNION ALL
+            SELECT _snowflake_convert.notes_of_keys(work)) AS a (note)
+        -- What would make each INSERT fail comes first.
+        ORDER BY a.note NOT LIKE '%, and triggers of these tables run it: %', a.note;
 END
 $$;

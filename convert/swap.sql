@@ -88,7 +88,7 @@ BEGIN
                      OR k.contype IN ('p', 'u') AND c.relation = k.conrelid AND EXISTS (
                         SELECT FROM pg_index AS i WHERE i.indexrelid = k.conindid AND c.number = ANY (i.indkey)))),
         indexes AS (
-            SELECT i.*, n.nspname, x.relname, x.reltablespace, _snowflake_convert.copy_name(x.relname) AS copy, s.table_name, s.kind,
+            SELECT i.*, n.nspname, x.relnamespace, x.relname, x.reltablespace, _snowflake_convert.copy_name(x.relname) AS copy, s.table_name, s.kind,
                 _snowflake.name(i.indexrelid) AS name,
                 EXISTS (SELECT FROM pg_constraint AS k
                     WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u')) AS is_constraint
@@ -144,15 +144,24 @@ BEGIN
             UNION ALL
             SELECT 8, k.table_name, CASE k.kind
                 WHEN 'r' THEN format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I%s', k.table_name, k.conname,
-                    CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, i.copy,
+                    CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, k.conname,
                     CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END)
                 -- Those of the partitions are attached below.
                 ELSE format('ALTER TABLE ONLY %s ADD CONSTRAINT %I %s', k.table_name, k.conname, pg_get_constraintdef(k.oid)) END
             FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid WHERE k.contype IN ('p', 'u')
             UNION ALL
-            SELECT 9, i.relname, CASE i.kind WHEN 'r' THEN format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname)
-                ELSE pg_get_indexdef(i.indexrelid) END
-            FROM indexes AS i WHERE NOT i.is_constraint
+            -- Before a constraint takes them, so that PostgreSQL does not rename them with a notice.
+            SELECT 7, i.relname, format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname) FROM indexes AS i WHERE i.kind = 'r'
+            UNION ALL
+            -- The columns of an index have the names that those of its table had when it was made. A name
+            -- that another column of the index has is not given.
+            SELECT 8, i.relname, format('ALTER TABLE %s RENAME COLUMN %I TO %I', i.name, y.attname, a.attname)
+            FROM indexes AS i JOIN pg_class AS x ON i.kind = 'r' AND x.relnamespace = i.relnamespace AND x.relname = i.copy
+            JOIN pg_attribute AS a ON a.attrelid = i.indexrelid
+            JOIN pg_attribute AS y ON y.attrelid = x.oid AND y.attnum = a.attnum AND y.attname <> a.attname
+            WHERE NOT EXISTS (SELECT FROM pg_attribute AS o WHERE o.attrelid = x.oid AND o.attname = a.attname)
+            UNION ALL
+            SELECT 9, i.relname, pg_get_indexdef(i.indexrelid) FROM indexes AS i WHERE i.kind <> 'r' AND NOT i.is_constraint
             UNION ALL
             SELECT 10, p.name || i.name, format('ALTER INDEX %s ATTACH PARTITION %s', p.name, i.name)
             FROM indexes AS i JOIN pg_inherits AS h ON h.inhrelid = i.indexrelid JOIN indexes AS p ON p.indexrelid = h.inhparent
@@ -383,7 +392,7 @@ END
 $$;
 
 CREATE PROCEDURE snowflake_convert_swap(
-    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000)
     LANGUAGE plpgsql
 AS $$
@@ -404,9 +413,9 @@ BEGIN
         PERFORM _snowflake_convert.fix_settings();
         PERFORM _snowflake_convert.need_read_committed();
         state := _snowflake_convert.catalog_state();
-        tables := _snowflake_convert.tables(relations, schema);
+        tables := _snowflake_convert.tables(relations, schemas);
         SELECT s.statement INTO left_over
-        FROM _snowflake_convert.steps(relations, schema, generator, set_default) AS s ORDER BY s.step LIMIT 1;
+        FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
             RAISE EXCEPTION 'cannot swap columns yet, or no longer'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -433,6 +442,6 @@ BEGIN
     CALL _snowflake_convert.run_with_locks(swap, locks, tries);
 END
 $$;
-COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer) IS
+COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer) IS
     'for snowflake_convert_steps(): puts the copies in the places of the columns, in one short transaction; '
     'waits for locks for half a second at most, again and again until it gets them';

@@ -571,14 +571,14 @@ WITH counted AS MATERIALIZED (
     SELECT k.kind, CASE WHEN k.kind IN ('fine', 'ID of the future') THEN t.%2$I & 1023 END AS worker,
         CASE WHEN k.kind = 'fine' THEN (snowflake_sql.snowflake_timestamp(t.%2$I) AT TIME ZONE 'UTC')::date END AS day,
         count(*) AS n, min(t.%2$I) AS least, max(t.%2$I) AS most
-    FROM %1$s AS t %3$s CROSS JOIN LATERAL (SELECT CASE WHEN t.%2$I < 0 THEN 'ID before the epoch' WHEN t.%2$I <= 2147483647 THEN 'small numbers'
+    FROM %1$s AS t %3$s CROSS JOIN LATERAL (SELECT CASE WHEN t.%2$I < 0 THEN 'ID before the epoch' WHEN t.%2$I <= 1099511627775 THEN 'small numbers'
         WHEN t.%2$I > snowflake_sql.snowflake_max_id(now() + interval '1 minute') THEN 'ID of the future' ELSE 'fine' END) AS k (kind)
     WHERE t.%2$I IS NOT NULL GROUP BY 1, 2, 3)
 SELECT f.* FROM (
     SELECT CASE WHEN c.kind = 'small numbers' THEN 'info' WHEN c.kind = 'ID before the epoch'
             OR c.most > snowflake_sql.snowflake_max_id(now() + interval '1 day') THEN 'error' ELSE 'warning' END AS severity,
         c.kind, c.worker, NULL::date AS day, c.n, c.least, c.most,
-        CASE c.kind WHEN 'small numbers' THEN 'Numbers up to 2147483647 come from a sequence.' END, NULL::text
+        CASE c.kind WHEN 'small numbers' THEN 'Numbers up to 1099511627775 come from a sequence.' END, NULL::text
     FROM counted AS c WHERE c.kind <> 'fine'
     UNION ALL
     SELECT 'warning', 'unknown worker ID', c.worker, NULL, sum(c.n)::bigint, min(c.least), max(c.most), NULL,

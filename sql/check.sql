@@ -333,7 +333,7 @@ BEGIN
         WHERE known IS NULL AND EXISTS (SELECT FROM groups AS g WHERE g.worker_id IS NOT NULL)
         UNION ALL
         SELECT 4, 'info', 'small numbers', NULL, NULL, b.ids, b.least_id, b.greatest_id,
-            'Numbers up to 2147483647 come from a sequence: as IDs they would be of the first instants after the epoch.',
+            format('Numbers up to %s come from a sequence: as IDs they would be of the first instants after the epoch.', limits.greatest_small),
             'If the table had such keys before it had the generator, all is well.'
         FROM by_worker AS b WHERE b.kind = 'small'
         UNION ALL

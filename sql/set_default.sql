@@ -304,8 +304,8 @@ BEGIN
             USING ERRCODE = 'datatype_mismatch', DETAIL = 'IDs have up to 63 bits.',
             HINT = CASE
                 WHEN it.atttypid IN ('integer'::regtype, 'smallint'::regtype) THEN
-                    format('Change it first, and columns that refer to it too; each change rewrites its table: '
-                        '%s TYPE bigint', alter_column)
+                    format('Convert it with the columns that refer to it, by snowflake_convert() of extension snowflake_id_convert. '
+                        'By hand, change it first, and them too; each change rewrites its table: %s TYPE bigint', alter_column)
                 ELSE 'Add a bigint column for the IDs.' END;
     END IF;
     RETURN it.attname;

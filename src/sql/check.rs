@@ -38,24 +38,27 @@ by_layout!(
     check_limits
 );
 
-/// The bits of the numbers that a column of type integer could have held.
-const SMALL_BITS: u32 = 31;
-const SMALL_MAX: i64 = (1 << SMALL_BITS) - 1;
+/// The bits of the numbers that a sequence may have given: those of a column of type bigint before,
+/// or of type integer. A sequence has to give a million numbers a second for twelve days to reach
+/// the first.
+const SMALL_BITS: [u32; 2] = [40, 31];
 
 const DAY: Millis = Millis::new(86_400_000);
 
 /// `snowflake_internal_check_limits([generator])`,
 /// `snowflake_internal_check_limits_as(layout)`: one row.
 ///
-/// Numbers up to `greatest_small` are those of a sequence rather than IDs. This is -1 for
-/// a layout that has IDs of more than a day among such numbers, since these IDs may be
-/// real ones. `greatest_worker` is NULL for a layout without a worker ID.
+/// Numbers up to `greatest_small` are those of a sequence rather than IDs. A layout that has IDs
+/// of more than a day among the numbers of 40 bits takes those of 31, and one that has them there
+/// too takes none, and -1 says so: these IDs may be real ones. `greatest_worker` is NULL for a layout without a worker ID.
 fn check_limits(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
     let generator = whose.label().generator();
     let (layout, policy) = (generator.layout, generator.policy);
-    let has_few = layout.lasting(layout.ticks_below(SMALL_BITS)) <= DAY;
+    let small = SMALL_BITS
+        .into_iter()
+        .find(|&bits| layout.lasting(layout.ticks_below(bits)) <= DAY);
     Ok(call.row(columns![
-        if has_few { SMALL_MAX } else { -1 },
+        small.map_or(-1, |bits| (1_i64 << bits) - 1),
         time::interval(layout.lasting(policy.max_borrow_ticks)),
         time::interval(policy.max_rollback),
         layout

@@ -32,7 +32,7 @@ SELECT * FROM rows_of_hints($$'orders', worker_ids => '{}'$$);
 SELECT snowflake_create_generator('shard_ids', 'layout=''time:41 shard:2=1 worker:8 sequence:12'' epoch=2025-01-01Z');
 CREATE TABLE shards (id bigint DEFAULT snowflake_nextval('shard_ids'));
 INSERT INTO shards SELECT generate_series(1, 100);
-INSERT INTO shards VALUES (2147483647), (2147483648), (-7), (NULL);
+INSERT INTO shards VALUES (2147483648), (1099511627775), (1099511627776), (-7), (NULL);
 INSERT INTO shards SELECT snowflake_encode('2025-03-01 12:00Z', 9, n, 'shard_ids') FROM generate_series(1, 4) AS n;
 SELECT severity, finding, worker_id, ids, least_id, greatest_id, hint FROM snowflake_check('shards', worker_ids => '{[9,10)}') WHERE day IS NULL;
 SELECT * FROM rows_of_hints($$'shards', worker_ids => '{}'$$);

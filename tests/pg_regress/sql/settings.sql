@@ -22,13 +22,13 @@ INSERT INTO "Ord\ers" (kind, note, at) SELECT n % 3 + 1, 'x' || E'\\' || n, time
 
 -- All plans are the same, word by word, and none of them is empty.
 CREATE FUNCTION pg_temp.plans() RETURNS SETOF text LANGUAGE sql AS $$
-    SELECT 'at once: ' || p.line FROM (SELECT p::text FROM public.snowflake_convert_plan(schema => 'st', generator => 'st.other_ids') AS p) AS p (line)
+    SELECT 'at once: ' || p.line FROM (SELECT p::text FROM public.snowflake_convert_plan(schemas => '{st}', generator => 'st.other_ids') AS p) AS p (line)
     UNION ALL
-    SELECT 'old rows: ' || p.line FROM (SELECT p::text FROM public.snowflake_convert_plan(schema => 'st', backfill => true, worker_id => 1000) AS p) AS p (line)
+    SELECT 'old rows: ' || p.line FROM (SELECT p::text FROM public.snowflake_convert_plan(schemas => '{st}', backfill => true, worker_id => 1000) AS p) AS p (line)
     UNION ALL
-    SELECT 'online: ' || p.line FROM (SELECT p::text FROM public.snowflake_convert_plan(schema => 'st', generator => 'st.other_ids', online => true) AS p) AS p (line)
+    SELECT 'online: ' || p.line FROM (SELECT p::text FROM public.snowflake_convert_plan(schemas => '{st}', generator => 'st.other_ids', online => true) AS p) AS p (line)
     UNION ALL
-    SELECT 'steps: ' || s.statement FROM public.snowflake_convert_steps(schema => 'st') AS s
+    SELECT 'steps: ' || s.statement FROM public.snowflake_convert_steps(schemas => '{st}') AS s
 $$;
 CREATE TEMP TABLE of_even AS SELECT p AS line FROM pg_temp.plans() AS p;
 :odd
@@ -51,10 +51,10 @@ SELECT statement FROM snowflake_convert_steps('{kinds}') WHERE statement LIKE 'C
 :odd
 \set ECHO none
 SET client_min_messages = warning;
-SELECT statement FROM snowflake_convert_steps(schema => 'st', generator => 'other_ids') \gexec
+SELECT statement FROM snowflake_convert_steps(schemas => '{st}', generator => 'other_ids') \gexec
 RESET client_min_messages;
 \set ECHO all
-SELECT count(*) FROM snowflake_convert_steps(schema => 'st', generator => 'other_ids');
+SELECT count(*) FROM snowflake_convert_steps(schemas => '{st}', generator => 'other_ids');
 :even
 SELECT part, expr, call, "check" FROM after;
 SELECT b.part = a.part, b."check" = a."check", b.rows = a.rows, b.shown = a.shown FROM before AS b CROSS JOIN after AS a;

@@ -100,7 +100,7 @@ for my $kill ([ 'DROP VIEW', 0 ], [ 'ALTER SEQUENCE', 0 ], [ 'REFRESH MATERIALIZ
 	is(join("\n", steps_of($node, 'swapped')), $steps, 'and the same steps are left');
 }
 is(run_in($node, 'swapped', $all[$swap]), 0, 'the swap');
-is((error_of($node, q{SELECT snowflake_convert_undo(schema => 'shop')}, 'swapped'))[0], '55000', 'after which there is nothing to undo');
+is((error_of($node, q{SELECT snowflake_convert_undo(schemas => '{shop}')}, 'swapped'))[0], '55000', 'after which there is nothing to undo');
 
 # What follows the swap, killed in each kind of step.
 my @after = steps_of($node, 'swapped');
@@ -148,7 +148,7 @@ is(sql('shop', $rest), '0|0|0|0|0|0', 'and nothing is left over');
 # Other sessions change indexes between the steps: the swap says what is to be done first.
 my $other = session($node, 'clerk', 'races');
 $other->query_safe('CREATE INDEX late ON shop.orders (note, id); CREATE TABLE shop.late_orders (order_id int REFERENCES shop.orders)');
-my ($code, $text) = error_of($node, q{CALL snowflake_convert_swap(schema => 'shop')}, 'races');
+my ($code, $text) = error_of($node, q{CALL snowflake_convert_swap(schemas => '{shop}')}, 'races');
 is($code, '55000', 'the swap does not begin');
 like($text, qr/cannot swap columns yet.*The next step is: /s, 'while steps are left');
 @all = steps_of($node, 'races');
@@ -159,7 +159,7 @@ is(run_in($node, 'races', @all[ 0 .. $swap - 1 ]), 0, 'they are done');
 # A transaction that stays open starves the swap, which then says who it is.
 my $pid = $other->query_safe('SELECT pg_backend_pid()');
 $other->query_safe('BEGIN; SELECT count(*) FROM shop.refunds');
-($code, $text) = error_of($node, q{CALL snowflake_convert_swap(schema => 'shop', tries => 2)}, 'races');
+($code, $text) = error_of($node, q{CALL snowflake_convert_swap(schemas => '{shop}', tries => 2)}, 'races');
 is($code, '55P03', 'the swap gives up');
 like($text, qr/could not lock the tables; number of tries: 2.*DETAIL:  process $pid holds AccessShareLock on shop\.refunds\n/s, 'and names the process');
 is(sql('races', q{SELECT count(*) FROM shop.orders WHERE id = id__bigint}), '20000', 'the tables stay in use');

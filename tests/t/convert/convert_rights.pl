@@ -90,15 +90,15 @@ sub attacked
 	return;
 }
 
-my $steps = q{SELECT statement FROM snowflake_convert_steps(schema => 'm') \gexec};
+my $steps = q{SELECT statement FROM snowflake_convert_steps(schemas => '{m}') \gexec};
 my $line = 'condition of the line';
 for my $role ('', 'admin')
 {
 	my $who = $role || 'superuser';
-	attacked("at once, $who", $role, !$role, q{CALL snowflake_convert(schema => 'm');}, 'constant condition', 'condition', 'expression', 'check', $line,
+	attacked("at once, $who", $role, !$role, q{CALL snowflake_convert(schemas => '{m}');}, 'constant condition', 'condition', 'expression', 'check', $line,
 		$role ? () : ('generated', 'condition of g', 'check of g', 'domain'));
-	attacked("a plan for old rows, $who", $role, 1, q{SELECT count(*) FROM snowflake_convert_plan(schema => 'm', backfill => true, worker_id => 1000);
-		SELECT count(*) FROM snowflake_convert_plan(schema => 'm', online => true);}, 'constant condition', $line);
+	attacked("a plan for old rows, $who", $role, 1, q{SELECT count(*) FROM snowflake_convert_plan(schemas => '{m}', backfill => true, worker_id => 1000);
+		SELECT count(*) FROM snowflake_convert_plan(schemas => '{m}', online => true);}, 'constant condition', $line);
 	attacked("old rows, $who", $role, 0, q{CALL snowflake_convert('{m.head, m.line}', backfill => true, worker_id => 1000);}, 'constant condition', 'condition', 'expression', 'check', $line);
 	attacked("in use, $who", $role, 0, $steps, 'constant condition', 'condition', 'expression', 'check', 'trigger', $line);
 }

@@ -47,10 +47,10 @@ my $rows = q{SELECT c.oid::regclass, public.rows_of(c.oid) FROM pg_class AS c
 shop('one');
 my ($before, $rows_before) = (sql('one', $inventory), sql('one', $rows));
 cmp_ok(scalar split(/\n/, $before), '>', 250, 'the shop has something to lose');
-my $plan = sql('one', q{SELECT count(*), count(statement), max(step) FROM snowflake_convert_plan(schema => 'shop')});
+my $plan = sql('one', q{SELECT count(*), count(statement), max(step) FROM snowflake_convert_plan(schemas => '{shop}')});
 like($plan, qr/^\d+\|(\d+)\|\1$/, 'the steps of the plan are numbered');
 same_lines(sql('one', $inventory), $before, 'the plan changes nothing');
-sql('one', q{CALL snowflake_convert(schema => 'shop')});
+sql('one', q{CALL snowflake_convert(schemas => '{shop}')});
 same_lines(sql('one', $inventory), $before, 'the conversion changes nothing but types and defaults');
 same_lines(sql('one', $rows), $rows_before, 'and no row');
 is(sql('one', q{SELECT string_agg(attrelid::regclass || '.' || attname, ' ' ORDER BY attrelid::regclass::text, attnum) FROM pg_attribute
@@ -64,7 +64,7 @@ sql('one', q{INSERT INTO shop.customer (name) VALUES ('new'); INSERT INTO shop.t
 	INSERT INTO shop.payment (customer_id, paid) SELECT max(customer_id), '2026-02-01Z' FROM shop.customer; INSERT INTO shop.v_sales (name) VALUES ('x');
 	INSERT INTO shop.login (customer_id) SELECT max(customer_id) FROM shop.customer; REFRESH MATERIALIZED VIEW shop.m_sales});
 is(sql('one', q{SELECT count(*) FROM shop.v_sales WHERE name = 'new'}), '1', 'new keys go through tables and views');
-is(sql('one', q{SELECT count(*) FROM snowflake_convert_plan(schema => 'shop') WHERE statement IS NOT NULL}), '0', 'then there is nothing to convert');
+is(sql('one', q{SELECT count(*) FROM snowflake_convert_plan(schemas => '{shop}') WHERE statement IS NOT NULL}), '0', 'then there is nothing to convert');
 is(sql('one', q{SELECT count(*) FROM snowflake_convert_plan('{hr.staff}') WHERE statement LIKE 'ALTER TABLE%'}), '2',
 	'a column that one partition alone has as a foreign key leads to the whole table');
 sql('one', q{CALL snowflake_convert('{hr.staff, shop.status}')});
@@ -77,9 +77,9 @@ my $dump = sub { my ($database) = @_;
 # The statements of the plan, run by hand.
 shop('two');
 shop('three');
-my $statements = sql('two', q{SELECT statement || ';' FROM snowflake_convert_plan(schema => 'shop', generator => 'snowflake_default') WHERE statement IS NOT NULL ORDER BY step});
+my $statements = sql('two', q{SELECT statement || ';' FROM snowflake_convert_plan(schemas => '{shop}', generator => 'snowflake_default') WHERE statement IS NOT NULL ORDER BY step});
 sql('two', "BEGIN; SET LOCAL search_path = pg_catalog; $statements COMMIT");
-sql('three', q{CALL snowflake_convert(schema => 'shop', generator => 'snowflake_default')});
+sql('three', q{CALL snowflake_convert(schemas => '{shop}', generator => 'snowflake_default')});
 same_lines($dump->('two'), $dump->('three'), 'the conversion runs the statements of the plan, and no others');
 # Without the extension that converted them, tables stay as they are, and can be dumped and
 # restored.
@@ -97,7 +97,7 @@ for my $database ('three', 'restored')
 
 # Defaults that are kept: sequences become bigint.
 shop('four');
-sql('four', q{CALL snowflake_convert(schema => 'shop', set_default => false)});
+sql('four', q{CALL snowflake_convert(schemas => '{shop}', set_default => false)});
 same_lines(sql('four', $inventory), $before, 'without defaults');
 is(sql('four', q{SELECT count(*) FROM pg_sequence WHERE seqrelid::regclass::text LIKE 'shop.%' AND seqtypid <> 20}), '1', 'sequences are changed: all but that of a column that is no key');
 is(sql('four', q{SELECT setval('shop.customer_customer_id_seq', 3000000000); INSERT INTO shop.customer (name) VALUES ('far') RETURNING customer_id}), "3000000000\n3000000001", 'and count on beyond integers');
@@ -138,7 +138,7 @@ is(sql('five', q{SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attr
 # The owner of tables and views is enough.
 sql('five', q{CREATE SCHEMA own AUTHORIZATION clerk; SET ROLE clerk;
 	CREATE TABLE own.t (id serial PRIMARY KEY, v int); CREATE VIEW own.v AS SELECT * FROM own.t; CREATE MATERIALIZED VIEW own.m AS SELECT * FROM own.t;
-	CALL snowflake_convert(schema => 'own'); INSERT INTO own.t (v) VALUES (1)});
+	CALL snowflake_convert(schemas => '{own}'); INSERT INTO own.t (v) VALUES (1)});
 is(sql('five', 'SELECT count(*) FROM own.v WHERE id > 1000'), '1', 'an owner who is no superuser');
 
 # The tables of a Django project, and of a schema with oddities, in all three ways. What
@@ -162,7 +162,7 @@ for my $schema (sort keys %joined)
 		my ($before, $rows_before, $joined_before) = map { sql($database, $_) } $all, $every_row, $joined{$schema};
 		if ($schema eq 'odds' && $way eq 'online')
 		{
-			is(sql($database, q{SELECT note FROM snowflake_convert_plan(schema => 'odds', online => true) WHERE action = 'obstacle' ORDER BY 1}),
+			is(sql($database, q{SELECT note FROM snowflake_convert_plan(schemas => '{odds}', online => true) WHERE action = 'obstacle' ORDER BY 1}),
 				"constraint line_note_one_id_note_key of table odds.line_note is DEFERRABLE, but the index of its copy refuses duplicates immediately until the swap:"
 				  . " convert the table at once, or make the constraint without DEFERRABLE meanwhile\n"
 				  . 'table odds.line_note is published without a replica identity, so its rows cannot be updated: ALTER TABLE odds.line_note REPLICA IDENTITY FULL',
@@ -172,20 +172,20 @@ for my $schema (sort keys %joined)
 		}
 		elsif ($way eq 'backfill')
 		{
-			like((error_of($node, "CALL snowflake_convert(schema => '$schema', backfill => true, worker_id => 1000)", $database))[1],
+			like((error_of($node, "CALL snowflake_convert(schemas => '{$schema}', backfill => true, worker_id => 1000)", $database))[1],
 				qr/cannot convert keys: table $schema\..+ is published by pub_all, and new keys of old rows do not reach subscribers/, 'published tables whose keys would be new');
 			sql($database, 'DROP PUBLICATION pub_all');
 			($before, $rows_before) = map { sql($database, $_) } $all, $every_row;
 		}
 		sql($database, $way eq 'online'
-			? join ";\n", split(/\x01/, sql($database, qq{SELECT string_agg(statement, chr(1) ORDER BY step) FROM snowflake_convert_steps(schema => '$schema')})), ''
-			: "CALL snowflake_convert(schema => '$schema'" . ($way eq 'backfill' ? ", backfill => true, worker_id => 1000)" : ')'));
+			? join ";\n", split(/\x01/, sql($database, qq{SELECT string_agg(statement, chr(1) ORDER BY step) FROM snowflake_convert_steps(schemas => '{$schema}')})), ''
+			: "CALL snowflake_convert(schemas => '{$schema}'" . ($way eq 'backfill' ? ", backfill => true, worker_id => 1000)" : ')'));
 		sql($database, "ALTER TABLE $schema.snowflake_old_ids SET SCHEMA public") if $way eq 'backfill';
 		same_lines(sql($database, $all), $before, "schema $schema $way: nothing changes but types and defaults");
 		is(sql($database, $keys), '0', 'all keys are bigint');
 		is(sql($database, $joined{$schema}), $joined_before, 'rows refer to the same rows');
 		if ($way ne 'backfill') { same_lines(sql($database, $every_row), $rows_before, 'and have the same values'); }
-		is(sql($database, "SELECT count(*) FROM snowflake_convert_plan(schema => '$schema') WHERE statement IS NOT NULL"), '0', 'there is nothing left to do');
+		is(sql($database, "SELECT count(*) FROM snowflake_convert_plan(schemas => '{$schema}') WHERE statement IS NOT NULL"), '0', 'there is nothing left to do');
 	}
 }
 is(sql('django_backfill', q{SELECT count(*), count(*) FILTER (WHERE snowflake_timestamp(id) = created_at) FROM django.app_post}), '100|100', 'old rows have IDs of their time');
@@ -205,13 +205,13 @@ sql('six', sprintf q{CREATE EXTENSION postgres_fdw; CREATE SERVER elsewhere FORE
 	INSERT INTO visits (at) VALUES ('2026-01-01Z'), ('2025-06-01Z')}, $node->host, $node->port);
 like((error_of($node, q{SELECT * FROM snowflake_convert_plan('{spread.far}')}, 'six'))[1], qr/42809: spread\.far is not a table/, 'a foreign table that is a partition cannot be named');
 like((error_of($node, q{SELECT * FROM snowflake_convert_plan('{spread.child}')}, 'six'))[1], qr/42809: spread\.child is not a table/, 'nor can another one');
-is(sql('six', q{SELECT note FROM snowflake_convert_plan(schema => 'spread', online => true) WHERE action = 'obstacle' AND note LIKE '%foreign%' ORDER BY 1}),
+is(sql('six', q{SELECT note FROM snowflake_convert_plan(schemas => '{spread}', online => true) WHERE action = 'obstacle' AND note LIKE '%foreign%' ORDER BY 1}),
 	"partition spread.child is a foreign table: convert it at once\npartition spread.far is a foreign table: convert it at once", 'online, they are obstacles');
 is(sql('six', q{SELECT note FROM snowflake_convert_plan('{spread.visits}', backfill => true, backfill_by => '{at}', worker_id => 999) WHERE action = 'obstacle' AND note NOT LIKE '%is published by pub_all%'}),
 	'foreign table spread.far is a part of a table whose old rows get IDs, and its rows would keep their keys', 'and so they are for IDs of old rows');
-is(sql('six', q{SELECT note FROM snowflake_convert_plan(schema => 'spread') WHERE note LIKE '%foreign%' ORDER BY 1}), join("\n",
+is(sql('six', q{SELECT note FROM snowflake_convert_plan(schemas => '{spread}') WHERE note LIKE '%foreign%' ORDER BY 1}), join("\n",
 	map { "foreign table spread.$_ is a part of a table that is changed: change its column where its rows are kept" } qw(child far)), 'the plan has a note');
-sql('six', q{CALL snowflake_convert(schema => 'spread'); INSERT INTO spread.visits (at) VALUES ('2025-06-01Z'), ('2026-01-02Z')});
+sql('six', q{CALL snowflake_convert(schemas => '{spread}'); INSERT INTO spread.visits (at) VALUES ('2025-06-01Z'), ('2026-01-02Z')});
 is(sql('six', q{SELECT DISTINCT format_type(atttypid, NULL) FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid
 	WHERE c.relnamespace = 'spread'::regnamespace AND c.relkind IN ('r', 'p', 'f', 'v') AND attname = 'id'}), 'bigint', 'they are converted with the others');
 is(sql('six', q{SELECT count(*), count(*) FILTER (WHERE id > 1000000) FROM spread.of_visits}), '4|2', 'and keep their rows');

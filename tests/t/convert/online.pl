@@ -24,7 +24,7 @@ my $before = inventory();
 my $types = q{SELECT string_agg(DISTINCT format_type(atttypid, NULL), ' ') FROM pg_attribute
 	WHERE (attrelid::regclass::text, attname) IN (('shop.orders', 'id'), ('shop.items', 'id'), ('shop.items', 'order_id'), ('shop.refunds', 'item_id'), ('shop.refunds', 'gift'),
 		('shop.visits', 'id'), ('shop.visits_2', 'id'), ('shop.visits_1', 'order_id'), ('shop.stops', 'visit_id'))};
-my $steps = q{SELECT statement FROM snowflake_convert_steps(schema => 'shop') ORDER BY step};
+my $steps = q{SELECT statement FROM snowflake_convert_steps(schemas => '{shop}') ORDER BY step};
 
 # A role that may not keep its own triggers from the copying is told so before.
 like((error_of($node, "SET ROLE clerk; $steps"))[1], qr/session_replication_role/, 'the trigger of an owner');
@@ -273,9 +273,9 @@ if ($node->pg_version >= 18)
 	my $before = $node->safe_psql('loose', $constraints);
 	is(() = $before =~ /NOT ENFORCED/g, 5, 'constraints that are not enforced');
 	$node->safe_psql('postgres', 'CREATE DATABASE loose_at_once TEMPLATE loose');
-	my $obstacles = q{SELECT note FROM snowflake_convert_plan(schema => 'loose', online => true) WHERE action = 'obstacle'};
+	my $obstacles = q{SELECT note FROM snowflake_convert_plan(schemas => '{loose}', online => true) WHERE action = 'obstacle'};
 	is($node->safe_psql('loose', $obstacles), '', 'they are no obstacles');
-	my $left = sub { return split /\x01/, $node->safe_psql('loose', q{SELECT coalesce(string_agg(statement, chr(1) ORDER BY step), '') FROM snowflake_convert_steps(schema => 'loose')}) };
+	my $left = sub { return split /\x01/, $node->safe_psql('loose', q{SELECT coalesce(string_agg(statement, chr(1) ORDER BY step), '') FROM snowflake_convert_steps(schemas => '{loose}')}) };
 	my $run = sub { return $node->psql('loose', join(";\n", @_, ''), on_error_stop => 1, stderr => \my $ignored) };
 	my @all = $left->();
 	my ($swap) = grep { $all[$_] =~ /snowflake_convert_swap/ } 0 .. $#all;
@@ -287,7 +287,7 @@ if ($node->pg_version >= 18)
 	$node->safe_psql('loose', 'DELETE FROM loose.a WHERE id = 2; DELETE FROM loose.c WHERE id = 2');
 	is($node->safe_psql('loose', $rows), '5|4|6', 'nor do they after the swap');
 	is($node->safe_psql('loose', $constraints), $before, 'all constraints are as before, with names and comments');
-	$node->safe_psql('loose_at_once', q{CALL snowflake_convert(schema => 'loose')});
+	$node->safe_psql('loose_at_once', q{CALL snowflake_convert(schemas => '{loose}')});
 	is($node->safe_psql('loose_at_once', $constraints), $before, 'and so they are after a conversion at once');
 	is($node->safe_psql($_, q{SELECT count(*) FROM pg_attribute WHERE attrelid::regclass::text ~ '^loose\.(a|b|c|c1|d)$' AND attname ~ 'id$' AND atttypid = 20}), '8', "$_: all keys are bigint")
 	  for qw(loose loose_at_once);
@@ -295,4 +295,34 @@ if ($node->pg_version >= 18)
 	is($node->safe_psql('loose', $obstacles), 'constraint given of table loose.e is not valid, and old rows that violate it cannot be copied: validate or drop it',
 		'a NOT NULL that is not valid');
 }
+
+# What the swap tells: no notice of indexes that are renamed, and where it fails, no more of its plan than
+# a person can read. The columns of indexes have the names of their tables' columns.
+$node->safe_psql('postgres', 'CREATE DATABASE names');
+my $names = sub { return $node->safe_psql('names', $_[0]); };
+$names->(q{CREATE EXTENSION snowflake_id_convert CASCADE; CREATE TABLE gate ();
+	CREATE FUNCTION open_gate(id bigint) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN
+		IF to_regclass('public.gate') IS NOT NULL THEN RAISE EXCEPTION 'the gate is shut' USING ERRCODE = 'P7777', HINT = 'Open it.', DETAIL = 'It is a gate.'; END IF;
+		RETURN id; END$$;
+	CREATE SCHEMA "Odd";
+	CREATE TABLE "Odd".head (id serial PRIMARY KEY, code text UNIQUE, "Of" int REFERENCES "Odd".head);
+	CREATE TABLE "Odd".line (id serial PRIMARY KEY, head_id int REFERENCES "Odd".head, n int, UNIQUE (head_id, n));
+	CREATE FUNCTION "Odd".head_id(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+	CREATE INDEX "By" ON "Odd".head ("Of", lower(code)) INCLUDE (id);
+	CREATE INDEX expression ON "Odd".line ((head_id + 1), (head_id::text), head_id);
+	INSERT INTO "Odd".head (code) SELECT n FROM generate_series(1, 10) AS n;
+	DROP TABLE gate; CREATE MATERIALIZED VIEW shut AS SELECT open_gate(id) AS id FROM "Odd".head; CREATE TABLE gate ()});
+my $index_columns = q{SELECT indexrelid::regclass, string_agg(attname, ', ' ORDER BY attnum) FROM pg_index JOIN pg_class AS c ON c.oid = indrelid AND c.relnamespace = '"Odd"'::regnamespace
+	JOIN pg_attribute ON attrelid = indexrelid WHERE attnum > 0 GROUP BY 1 ORDER BY indexrelid::regclass::text};
+my $index_columns_before = $names->($index_columns);
+my $script = q{SELECT statement FROM snowflake_convert_steps(schemas => '{"Odd"}') \gexec};
+my $said;
+is($node->psql('names', $script, on_error_stop => 1, stderr => \$said), 3, 'a swap that fails');
+like($said, qr/ERROR:  the gate is shut\nDETAIL:  It is a gate\. It was in: PL\/pgSQL function public\.open_gate.*REFRESH MATERIALIZED VIEW public\.shut.*\.\.\.\nHINT:  Open it\.\n/s, 'says why, and in which statement');
+cmp_ok(length $said =~ s/.*(?=ERROR:  the gate)//sr, '<', 4000, 'in few words');
+$names->('DROP TABLE gate');
+is($node->psql('names', $script, on_error_stop => 1, stderr => \$said), 0, 'the next one does not fail');
+like($said, qr/NOTICE:  columns were swapped/, 'and says so');
+unlike($said, qr/will rename index/, 'and nothing of names');
+is($names->($index_columns), $index_columns_before, 'the columns of indexes have their names');
 done_testing();

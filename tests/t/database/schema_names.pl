@@ -31,7 +31,7 @@ for my $name ('a%sb', '%I %L', 'A b.c%1', '%%; x')
 	like($sql->(qq{SELECT "$name".snowflake_set_default('t.b', 'id', 't.ids')}), qr/replaced by .*snowflake_nextval\('t.ids'::regclass\)/, "$name: a default");
 	like($sql->(qq{SELECT "$name".snowflake_set_default('t.b', 'id', 't.ids')}), qr/is \S.*snowflake_nextval\('t.ids'::regclass\) already/, "$name: is found again");
 	like($sql->(qq{SELECT "$name".snowflake_set_default('t.b')}), qr/replaced by .*snowflake_nextval\(\)/, "$name: the default generator");
-	is($sql->(qq{SELECT count(*) > 8 FROM "$name".snowflake_convert_plan(schema => 't', online => true)}), 't', "$name: a plan");
+	is($sql->(qq{SELECT count(*) > 8 FROM "$name".snowflake_convert_plan(schemas => '{t}', online => true)}), 't', "$name: a plan");
 	is($sql->(qq{CALL "$name".snowflake_convert('{t.once}', generator => 't.ids'); SELECT count(*) FROM "$name".snowflake_convert_plan('{t.once}', generator => 't.ids') WHERE statement IS NOT NULL}),
 		'0', "$name: a conversion at once");
 	is($sql->(qq{CALL "$name".snowflake_convert('{t.old}', backfill => true, worker_id => 1000);

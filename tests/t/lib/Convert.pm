@@ -36,7 +36,7 @@ sub statements
 {
 	my ($node, $database, $function) = @_;
 	return split /\x01/, $node->safe_psql($database,
-		qq{SELECT coalesce(string_agg(statement, chr(1) ORDER BY step), '') FROM $function(schema => 'shop')});
+		qq{SELECT coalesce(string_agg(statement, chr(1) ORDER BY step), '') FROM $function(schemas => '{shop}')});
 }
 sub steps_of { my ($node, $database) = @_; return statements($node, $database, 'snowflake_convert_steps'); }
 sub undo_of { my ($node, $database) = @_; return statements($node, $database, 'snowflake_convert_undo'); }
