@@ -58,8 +58,8 @@ pub const ALL: [Preset; 26] = presets! {
         "layout='time:51 worker:6 sequence:6' epoch=1582136402000 max_borrow='2 s' sequence_start=zero";
     "javascript" is "53 bits, exact as a JavaScript number":
         "layout='time:41 worker:3 sequence:9' epoch=1735689600000 sequence_start='vibrate 7'";
-    "pgedge" is "pgEdge's extension snowflake":
-        "layout='time:41 sequence:12 node:10' epoch=1672531200000 sequence_start=zero";
+    "pgedge" is "pgEdge's extension snowflake since 1.2; before that, layout='time:41 sequence:12 node:10'":
+        "layout='time:41 node:10 sequence:12' epoch=1672531200000 sequence_start=zero";
     "pgactive" is "pgactive and BDR, function pgactive_snowflake_id_nextval()":
         "layout='time:40 node:10 sequence:14' epoch=1475796139634 sequence_start=zero";
     "pgdog" is "PgDog's unique_id()":
