@@ -21,7 +21,7 @@ macro_rules! presets {
 }
 
 /// All presets, in the order in which they are shown.
-pub const ALL: [Preset; 18] = presets! {
+pub const ALL: [Preset; 26] = presets! {
     "default" is "the default generator of this extension":
         "layout='time:41 worker:10 sequence:12' epoch=1735689600000 tick='1 ms' on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start='vibrate 63'";
     "twitter" is "Twitter Snowflake, 2010":
@@ -58,6 +58,22 @@ pub const ALL: [Preset; 18] = presets! {
         "layout='time:51 worker:6 sequence:6' epoch=1582136402000 max_borrow='2 s' sequence_start=zero";
     "javascript" is "53 bits, exact as a JavaScript number":
         "layout='time:41 worker:3 sequence:9' epoch=1735689600000 sequence_start='vibrate 7'";
+    "pgedge" is "pgEdge's extension snowflake since 1.2; before that, layout='time:41 sequence:12 node:10'":
+        "layout='time:41 node:10 sequence:12' epoch=1672531200000 sequence_start=zero";
+    "pgactive" is "pgactive and BDR, function pgactive_snowflake_id_nextval()":
+        "layout='time:40 node:10 sequence:14' epoch=1475796139634 sequence_start=zero";
+    "pgdog" is "PgDog's unique_id()":
+        "layout='time:41 node:10 sequence:12' epoch=1764184395000 on_rollback=wait max_wait='60 s' max_borrow=0 sequence_start=zero";
+    "pgdog_compact" is "PgDog's IDs of 53 bits":
+        "layout='time:41 node:6 sequence:6' epoch=1764184395000 on_rollback=wait max_wait='60 s' max_borrow=0 sequence_start=zero";
+    "pg_snowid" is "the extension pg_snowid, and the Rust crate snowid":
+        "layout='time:42 node:10 sequence:12' epoch=1704067200000 sequence_start=zero";
+    "clickhouse" is "ClickHouse's generateSnowflakeID()":
+        "layout='time:41 machine:10 sequence:12' epoch=0 sequence_start=zero";
+    "cosid" is "CosId's MillisecondSnowflakeId; its IDs in seconds need a layout":
+        "layout='time:41 machine:10 sequence:12' epoch=1577203200000 on_rollback=wait max_wait='2 s' max_borrow=0";
+    "seata" is "Apache Seata's IdWorker, whose worker ID lies above the time":
+        "layout='worker:10 time:41 sequence:12' epoch=1588435200000 sequence_start=zero";
 };
 
 pub fn find(name: &str) -> Option<&'static Preset> {
