@@ -55,8 +55,8 @@ END
 $$;
 
 -- The keys of tables, and which of them are taken. A key that refers to another table has that
--- table's keys: it follows that table. A key without a default has values of the application:
--- it is taken if its table was named, or if it needs no change of type.
+-- table's keys: it follows that table. A key that does not count, or whose default does not, may have
+-- values of the application: it is taken if its table was named, or if it is bigint and without rows.
 CREATE FUNCTION _snowflake_convert.keys(
     relations regclass[], are_named boolean,
     OUT relation regclass, OUT name name, OUT is_taken boolean, OUT note text)
@@ -75,6 +75,7 @@ AS $$
         WHEN NOT k.is_key THEN 'draws from a sequence, but is no key'
         WHEN NOT are_named AND NOT k.has_default AND k.base <> 'bigint'::regtype THEN
             'is a key without a default, so its values come from the application: name its table to change it'
+        WHEN NOT are_named AND k.left_alone IS NOT NULL THEN k.left_alone || ', so it is left alone: name its table to change it'
         END AS note) AS w
     WHERE k.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
     ORDER BY r.place, k.number

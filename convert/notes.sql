@@ -71,6 +71,18 @@ AS $$
         WHERE EXISTS (SELECT FROM replaced AS r JOIN pg_depend AS d ON d.refobjid = r.member AND d.refobjsubid = r.number
             WHERE r.is_root AND r.member = e.adrelid AND d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid
               AND d.refclassid = 'pg_class'::regclass)),
+    -- Indexes and generated columns that are made of the columns.
+    forced (described, text) AS (
+        SELECT 'index ' || _snowflake.name(i.indexrelid), concat_ws(' ', pg_get_expr(i.indpred, i.indrelid), pg_get_expr(i.indexprs, i.indrelid))
+        FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid AND NOT c.relispartition
+        WHERE (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND c.relname !~ '__bigint$'
+          AND EXISTS (SELECT FROM members AS m WHERE m.member = i.indrelid AND m.number = ANY (_snowflake_convert.index_columns(i.indexrelid)))
+        UNION ALL
+        SELECT format('generated column %s.%I', _snowflake.name(a.attrelid), a.attname), pg_get_expr(e.adbin, e.adrelid)
+        FROM pg_attrdef AS e
+        JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> '' AND a.attinhcount = 0
+        WHERE EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.refobjid = m.member AND d.refobjsubid = m.number
+            WHERE m.member = e.adrelid AND d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass)),
     foreign_schemas AS (
         SELECT n.oid FROM pg_namespace AS n WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'),
     -- What a table's name and a key's name lead to expect as the name of a column.
@@ -101,6 +113,34 @@ AS $$
     WHERE k.contype = 'c' AND k.coninhcount = 0 AND k.conname !~ '^[=~].*__bigint$' AND EXISTS (
         SELECT FROM members AS m WHERE m.member = k.conrelid AND m.number = ANY (k.conkey))
     UNION ALL
+    -- A literal has a cast as well, which is in nobody's way.
+    SELECT format('%s has a cast to %s: if it casts a key, each INSERT will fail: drop it before, and make it again with bigint after',
+        f.described, f.casts[1])
+    FROM forced AS u
+    CROSS JOIN LATERAL (SELECT u.described, regexp_match(regexp_replace(u.text, '''(?:[^'']|'''')*''::\w+', '', 'g'), '::(smallint|integer)')) AS f (described, casts)
+    WHERE f.casts IS NOT NULL
+    UNION ALL
+    -- PostgreSQL has the columns to which a rule writes among those that it needs.
+    SELECT format('rule %I of table %s inserts or updates rows, and names integer columns: if it writes keys into them, it will fail: '
+        'change them to bigint first: %s', r.rulename, _snowflake.name(r.ev_class),
+        string_agg(DISTINCT format('%s.%I', _snowflake.name(a.attrelid), a.attname), ', '))
+    FROM pg_rewrite AS r
+    JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0
+    JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.atttypid IN ('smallint'::regtype, 'integer'::regtype)
+    WHERE r.rulename <> '_RETURN' AND (a.attrelid, a.attnum) NOT IN (SELECT m.member, m.number FROM members AS m)
+      AND EXISTS (SELECT FROM pg_depend AS o JOIN members AS m ON o.refobjid = m.member AND o.refobjsubid = m.number
+          WHERE o.classid = 'pg_rewrite'::regclass AND o.objid = r.oid AND o.refclassid = 'pg_class'::regclass)
+      AND substring(pg_get_ruledef(r.oid) FROM ' DO .*') ~ '\m(INSERT INTO|UPDATE)\M'
+    GROUP BY r.oid, r.rulename, r.ev_class
+    UNION ALL
+    SELECT format('aggregate %s takes integers: if it is given keys, make one that takes bigint first', p.oid::regprocedure)
+    FROM pg_proc AS p
+    WHERE p.pronamespace IN (SELECT f.oid FROM foreign_schemas AS f) AND p.prokind = 'a'
+      AND ARRAY['smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype]::oid[] && p.proargtypes::oid[]
+      AND NOT EXISTS (SELECT FROM pg_proc AS o WHERE (o.proname, o.pronamespace, o.prokind) = (p.proname, p.pronamespace, p.prokind)
+          AND ARRAY['bigint'::regtype, 'bigint[]'::regtype]::oid[] && o.proargtypes::oid[])
+      AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_proc'::regclass AND e.objid = p.oid AND e.deptype = 'e')
+    UNION ALL
     SELECT format('%s has numbers in its definition, which stay: if they are old keys, '
         'make it anew with the new ones after the conversion', e.described)
     FROM expressions AS e WHERE (work).worker_id IS NOT NULL AND e.text ~ '(?<![\w."$])[0-9]+(?![\w."])'
@@ -111,11 +151,13 @@ AS $$
     WHERE (work).worker_id IS NOT NULL AND pg_get_expr(e.adbin, e.adrelid) ~ '(?<![\w."$])[0-9]+(?![\w."])'
       AND NOT EXISTS (SELECT FROM changed AS c WHERE c.relation = r.member AND c.name = r.name AND c.is_key)
     UNION ALL
-    (SELECT format('column %s.%I is %s, and named like a key, but has no foreign key: %s',
+    (SELECT format('%s %s.%I is %s, and named like a key%s: %s',
+        CASE c.relkind WHEN 'c' THEN 'attribute' ELSE 'column' END,
         _snowflake.name(a.attrelid), a.attname, format_type(a.atttypid, a.atttypmod),
+        CASE c.relkind WHEN 'c' THEN '' ELSE ', but has no foreign key' END,
         CASE WHEN (work).worker_id IS NOT NULL THEN 'its values do not follow the keys that change' ELSE 'it stays as it is' END)
     FROM pg_attribute AS a
-    JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
+    JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f', 'c') AND NOT c.relispartition
     WHERE c.relnamespace IN (SELECT f.oid FROM foreign_schemas AS f) AND a.attnum > 0 AND NOT a.attisdropped
       AND (a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
         OR (work).worker_id IS NOT NULL AND a.atttypid IN ('bigint'::regtype, 'bigint[]'::regtype, _snowflake.key_type()))
@@ -128,7 +170,8 @@ AS $$
                 WHERE i.indrelid = a.attrelid AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
       AND (a.attrelid, a.attnum) NOT IN (SELECT m.member, m.number FROM members AS m)
       AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = a.attrelid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
-      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.deptype = 'e' AND (d.classid, d.objid) IN (
+          ('pg_class'::regclass, c.oid), ('pg_type'::regclass, c.reltype)))
     ORDER BY 1)
     UNION ALL
     (SELECT format('%s %s %s', CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, p.oid::regprocedure,

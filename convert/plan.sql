@@ -219,9 +219,9 @@ BEGIN
                 WHERE c.name = k.name
                   AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
               AND k.relation IS NOT NULL
-              AND (SELECT b.base FROM pg_attribute AS a
+              AND (k.note LIKE '%: name its table to change it' OR (SELECT b.base FROM pg_attribute AS a
                    CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
-                   WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype),
+                   WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype)),
         notes (note) AS MATERIALIZED (SELECT _snowflake_convert.notes(work) WHERE cardinality(work.columns) > 0)
         SELECT 'note', NULL, NULL, NULL::bigint, a.note
         FROM (

@@ -16,11 +16,14 @@ COMMENT ON FUNCTION _snowflake.tables_of(regnamespace) IS
 
 -- A key is the only column of a primary key, whatever its default. A column that counts,
 -- by an identity or a sequence, is a key too if it is part of the primary key, alone has
--- a unique index, or is in a table without either.
+-- a unique index, or is in a table without either. A key whose values may come from elsewhere is left
+-- alone unless somebody names its table: the row of a table of settings has the constant that is its
+-- default, and a table whose key is that of another one, without a foreign key, has no default. A
+-- generator would make rows there that nothing finds.
 CREATE FUNCTION _snowflake.keys(
     relation regclass,
     OUT number smallint, OUT name name, OUT type oid, OUT base regtype, OUT has_default boolean,
-    OUT is_key boolean, OUT refers_to regclass)
+    OUT is_key boolean, OUT refers_to regclass, OUT left_alone text)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -29,8 +32,8 @@ AS $$
         FROM pg_index AS i
         WHERE i.indrelid = relation AND i.indisunique AND i.indpred IS NULL),
     columns AS (
-        SELECT a.*, t.base, a.atthasdef OR a.attidentity <> '' AS has_default,
-            a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE '%nextval(%' AS counts,
+        SELECT a.*, t.base, a.atthasdef OR a.attidentity <> '' AS has_default, e.expression,
+            a.attidentity <> '' OR coalesce(e.expression, '') LIKE '%nextval(%' AS counts,
             coalesce((SELECT a.attnum = ANY (o.columns[0:o.count - 1]) FROM own AS o WHERE o.is_primary), false) AS in_primary,
             coalesce((SELECT o.count = 1 FROM own AS o WHERE o.is_primary), false) AS is_single,
             EXISTS (SELECT FROM own AS o WHERE o.count = 1 AND o.columns[0] = a.attnum) AS is_unique,
@@ -38,20 +41,28 @@ AS $$
         FROM pg_attribute AS a
         CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS t
         LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        CROSS JOIN LATERAL pg_get_expr(d.adbin, d.adrelid) AS e (expression)
         WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
     SELECT c.attnum, c.attname, c.atttypid, c.base, c.has_default,
         c.in_primary AND (c.is_single OR c.counts) OR c.counts AND (c.is_unique OR c.is_bare),
         (SELECT f.confrelid::regclass FROM pg_constraint AS f
          WHERE f.conrelid = c.attrelid AND f.contype = 'f' AND c.attnum = ANY (f.conkey)
            AND (f.confrelid <> f.conrelid OR f.conkey <> f.confkey)
-         ORDER BY f.conname LIMIT 1)
+         ORDER BY f.conname LIMIT 1),
+        -- What a function of users does, nobody knows: mostly it counts.
+        CASE WHEN c.counts OR EXISTS (SELECT FROM _snowflake.defaults AS u WHERE u.relation = c.attrelid AND u.number = c.attnum) THEN NULL
+            WHEN c.has_default THEN format('has the default %s, which draws from no sequence', c.expression)
+            -- By the size of files: no code of others runs.
+            WHEN (SELECT sum(pg_relation_size(f.member)) FROM _snowflake.inheritance(c.attrelid, c.attname) AS f) > 0
+                THEN 'has no default, and its table has rows' END
     FROM columns AS c
     WHERE c.in_primary OR c.counts
     ORDER BY c.attnum
 $$;
 COMMENT ON FUNCTION _snowflake.keys(regclass) IS
     'internal, for snowflake_convert() and snowflake_set_defaults(): the columns of a table '
-    'that are in its primary key or count, which of them are keys that get IDs, and the table to which one refers';
+    'that are in its primary key or count, which of them are keys that get IDs, the table to which one refers, '
+    'and why it is left alone unless its table is named';
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.set_default(relation regclass, column_name name, generator regclass, type regtype DEFAULT NULL) RETURNS text
@@ -64,7 +75,7 @@ SET LOCAL search_path = @extschema@, pg_temp;
 
 CREATE FUNCTION snowflake_set_defaults(
     schema regnamespace, generator regclass DEFAULT NULL, type regtype DEFAULT NULL,
-    OUT relation regclass, OUT is_set boolean, OUT result text)
+    OUT relation regclass, OUT is_set boolean, OUT severity text, OUT result text)
     RETURNS SETOF record
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -80,6 +91,7 @@ BEGIN
     PERFORM _snowflake.next_id_range(generator, NULL);
     FOREACH relation IN ARRAY _snowflake.tables_of(schema) LOOP
         is_set := false;
+        severity := 'info';
         result := NULL;
         FOR key IN
             SELECT k.* FROM _snowflake.keys(relation) AS k WHERE k.is_key ORDER BY k.number
@@ -88,12 +100,21 @@ BEGIN
                 result := concat_ws('; ', result, format('column "%s" refers to table %s, and has the keys of that table',
                     key.name, _snowflake.name(key.refers_to)));
                 CONTINUE;
+            ELSIF key.base NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+                AND (key.left_alone IS NOT NULL OR NOT key.has_default) THEN
+                CONTINUE;
+            ELSIF key.left_alone IS NOT NULL THEN
+                result := concat_ws('; ', result, format('column "%s" %s, so it was left alone: if its values are to come from here, '
+                    'call snowflake_set_default(%L, %L)', key.name, key.left_alone, _snowflake.name(relation), key.name));
+                severity := CASE severity WHEN 'error' THEN severity ELSE 'warning' END;
+                CONTINUE;
             END IF;
             BEGIN
                 result := concat_ws('; ', result, _snowflake.set_default(relation, key.name, generator, type));
                 is_set := true;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);
+                severity := 'error';
             END;
         END LOOP;
         result := coalesce(result, 'no column is a key that gets numbers from this database');
@@ -103,4 +124,5 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass, regtype) IS
     'makes a generator the default of the keys of all tables of a schema, and can change their type; returns a row for each table: '
-    'whether a default is set now, and what was done, or why nothing was';
+    'whether a default is set now, and what was done, or why nothing was; with severity warning, a key was left alone, '
+    'and a person has to decide; with error, it could not be changed';

@@ -48,19 +48,32 @@ CREATE TABLE k.lookup (id smallint PRIMARY KEY, name text);
 CREATE TABLE k.uses (id bigserial PRIMARY KEY, kind smallint REFERENCES k.lookup);
 CREATE TABLE k.custom (id int PRIMARY KEY DEFAULT 1 + 1);
 CREATE TABLE k.uuids (id uuid PRIMARY KEY);
+-- The row of a table of settings, and keys of another table without a foreign key.
+CREATE TABLE k.config (id int PRIMARY KEY DEFAULT 1, v text);
+INSERT INTO k.config VALUES (DEFAULT, 'a');
+CREATE TABLE k.loose (part_id bigint PRIMARY KEY, v text);
+INSERT INTO k.loose VALUES (1, 'a');
+CREATE TABLE k.no_rows (id bigint PRIMARY KEY, v text);
 CREATE TABLE k.one_to_one (id int PRIMARY KEY REFERENCES k.custom);
 SELECT statement, note FROM snowflake_convert_plan(schemas => '{k}') WHERE action IN ('alter', 'default', 'note');
 SELECT statement FROM snowflake_convert_plan('{k.lookup}') WHERE action = 'alter';
 SELECT statement, note FROM snowflake_convert_plan('{k.one_to_one}');
 CALL snowflake_convert(schemas => '{k}');
-SELECT relation, is_set, regexp_replace(result, ': .*', '') FROM snowflake_set_defaults('k');
+SELECT relation, is_set, severity, regexp_replace(result, ': .*', '') AS result FROM snowflake_set_defaults('k');
+INSERT INTO k.config (v) VALUES ('b') ON CONFLICT (id) DO UPDATE SET v = excluded.v;
+TABLE k.config;
+SELECT error_of($$INSERT INTO k.loose (v) VALUES ('b')$$);
+-- Who names the table wants it.
+SELECT action, statement, note FROM snowflake_convert_plan('{k.config, k.loose}') WHERE action IN ('alter', 'default', 'note');
 -- All defaults of a schema, with an error in a row.
 CREATE SCHEMA s;
 CREATE TABLE s.a (id bigserial PRIMARY KEY);
 CREATE TABLE s.b (id serial PRIMARY KEY);
-CREATE TABLE s.c (id bigint PRIMARY KEY);
+CREATE TABLE s.c (id bigserial PRIMARY KEY);
 INSERT INTO s.c VALUES (9223372036854775807);
-SELECT relation, is_set, regexp_replace(result, '; greatest.*', '') FROM snowflake_set_defaults('s');
+CREATE TABLE s.d (id bigint PRIMARY KEY DEFAULT 1, e bigserial UNIQUE);
+INSERT INTO s.d VALUES (1, 9223372036854775807);
+SELECT relation, is_set, severity, regexp_replace(result, '; greatest.*', '') AS result FROM snowflake_set_defaults('s');
 SELECT error_of($$SELECT snowflake_set_defaults(NULL)$$);
 SELECT error_of($$SELECT snowflake_set_defaults('s', 's.a_id_seq')$$);
 

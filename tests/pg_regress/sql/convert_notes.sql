@@ -125,6 +125,37 @@ CALL snowflake_convert('{cn_one.hidden}');
 -- Which tables get another order of columns: one note.
 SELECT o FROM online('cn_one.t', 'cn_two.t') AS o WHERE o LIKE 'note: columns%';
 DROP SCHEMA cn_one, cn_two CASCADE;
+-- What makes an integer of a key again: then each INSERT fails.
+CREATE TABLE forced (id serial PRIMARY KEY, v text, b int GENERATED ALWAYS AS ((id::text)::int) STORED, c text GENERATED ALWAYS AS (id::text) STORED);
+CREATE INDEX forced_back ON forced ((id::bigint::integer));
+CREATE INDEX forced_where ON forced (v) WHERE id::text::smallint > 0;
+CREATE INDEX forced_literal ON forced (v) WHERE id > '-5'::integer AND v <> ':: x::integer';
+CREATE INDEX forced_other ON forced ((v::integer));
+CREATE TABLE forced_log (x int, y bigint);
+CREATE TABLE forced_big (id bigserial PRIMARY KEY, v text);
+CREATE INDEX forced_bigint ON forced_big ((id::integer));
+CREATE RULE inserts AS ON INSERT TO forced DO ALSO INSERT INTO forced_log VALUES (NEW.id);
+CREATE RULE updates AS ON DELETE TO forced DO ALSO UPDATE forced_log SET x = OLD.id;
+CREATE RULE finds AS ON DELETE TO forced DO ALSO DELETE FROM forced_log WHERE x = OLD.id;
+CREATE RULE has_room AS ON INSERT TO forced DO ALSO INSERT INTO forced_log (y) VALUES (NEW.id);
+CREATE RULE of_others AS ON INSERT TO forced DO ALSO INSERT INTO forced_log (x) VALUES (1);
+CREATE AGGREGATE greatest_of(int) (sfunc = int4larger, stype = int);
+CREATE AGGREGATE least_of(int) (sfunc = int4smaller, stype = int);
+CREATE AGGREGATE least_of(bigint) (sfunc = int8smaller, stype = bigint);
+CREATE TYPE forced_row AS (forced_id int, n int);
+CREATE TYPE other_row AS (n int);
+SELECT notes('forced', 'forced_big');
+CALL snowflake_convert('{forced}');
+\set VERBOSITY sqlstate
+INSERT INTO forced (v) VALUES ('1');
+\set VERBOSITY default
+DROP RULE inserts ON forced;
+DROP INDEX forced_back, forced_where;
+ALTER TABLE forced DROP COLUMN b;
+INSERT INTO forced (v) VALUES ('1');
+DROP TABLE forced, forced_big, forced_log;
+DROP AGGREGATE greatest_of(int), least_of(int), least_of(bigint);
+DROP TYPE forced_row, other_row;
 
 -- Materialized views and generated columns keep how they are stored.
 CREATE TABLE stored (id serial PRIMARY KEY, t text, g text GENERATED ALWAYS AS (id::text) STORED);

@@ -3,13 +3,13 @@
 CREATE SCHEMA odds; GRANT USAGE ON SCHEMA odds TO viewer, clerk;
 SET search_path = odds;
 CREATE DOMAIN label AS text CHECK (VALUE <> '');
+CREATE SEQUENCE shared AS smallint;
 -- A cycle, and a table that refers to itself in two ways.
 CREATE TABLE chicken (id serial PRIMARY KEY, egg_id int, mother int REFERENCES chicken ON DELETE SET NULL, father int REFERENCES chicken ON UPDATE CASCADE, name label, hatched timestamptz DEFAULT '2025-06-01Z');
-CREATE TABLE egg (id smallint PRIMARY KEY DEFAULT 7 + 0, chicken_id int NOT NULL REFERENCES chicken DEFERRABLE INITIALLY DEFERRED, laid timestamptz DEFAULT '2025-06-01Z');
+CREATE TABLE egg (id smallint PRIMARY KEY DEFAULT 7 + nextval('shared'), chicken_id int NOT NULL REFERENCES chicken DEFERRABLE INITIALLY DEFERRED, laid timestamptz DEFAULT '2025-06-01Z');
 ALTER TABLE chicken ADD CONSTRAINT "has an egg" FOREIGN KEY (egg_id) REFERENCES egg MATCH FULL ON DELETE SET NULL (egg_id) DEFERRABLE NOT VALID;
 COMMENT ON CONSTRAINT "has an egg" ON chicken IS 'not valid';
 -- Several columns that count; sequences that tables share; explicit defaults.
-CREATE SEQUENCE shared AS smallint;
 CREATE TABLE counts (id serial PRIMARY KEY, line serial NOT NULL UNIQUE, other serial, made timestamptz DEFAULT '2025-06-01Z');
 CREATE TABLE one (id int PRIMARY KEY DEFAULT nextval('shared'), made timestamptz DEFAULT '2025-06-01Z');
 CREATE TABLE two (id int PRIMARY KEY DEFAULT nextval('shared') + 100, one_id int DEFAULT 1 REFERENCES one ON DELETE SET DEFAULT, made timestamptz DEFAULT '2025-06-01Z');
