@@ -47,7 +47,7 @@ my $catalogs = q{SELECT (SELECT count(*) FROM pg_trigger), (SELECT count(*) FROM
 my $before = sql($catalogs);
 my $obstacle = qr/(the conversion|the swap) locks about (\d+) objects in one transaction, and this server has room for (\d+): set max_locks_per_transaction to (\d+) or more, and restart it/;
 
-sub plan_of { my ($online) = @_; return sql("SELECT note FROM snowflake_convert_plan(schema => 'many', online => $online) WHERE action = 'obstacle'"); }
+sub plan_of { my ($online) = @_; return sql("SELECT note FROM snowflake_convert_plan(schemas => '{many}', online => $online) WHERE action = 'obstacle'"); }
 my $wanted = 0;
 my %count;
 for my $online ('false', 'true')
@@ -59,23 +59,23 @@ for my $online ('false', 'true')
 	$count{$online} = $count;
 	$wanted = $setting if $setting > $wanted;
 }
-like((error_of($node, q{CALL snowflake_convert(schema => 'many')}, 'many'))[1], $obstacle, 'the conversion refuses');
-like((error_of($node, q{SELECT * FROM snowflake_convert_steps(schema => 'many')}, 'many'))[1], $obstacle, 'the steps refuse');
-like((error_of($node, q{CALL snowflake_convert_swap(schema => 'many')}, 'many'))[1], $obstacle, 'the swap refuses');
+like((error_of($node, q{CALL snowflake_convert(schemas => '{many}')}, 'many'))[1], $obstacle, 'the conversion refuses');
+like((error_of($node, q{SELECT * FROM snowflake_convert_steps(schemas => '{many}')}, 'many'))[1], $obstacle, 'the steps refuse');
+like((error_of($node, q{CALL snowflake_convert_swap(schemas => '{many}')}, 'many'))[1], $obstacle, 'the swap refuses');
 is(sql($catalogs), $before, 'nothing was touched');
 
 # The setting that the plan names is enough, and not far more than enough.
 $node->append_conf('postgresql.conf', "max_locks_per_transaction = $wanted");
 $node->restart;
 is(plan_of($_), '', "online $_: no obstacle is left") for 'false', 'true';
-my $held = sql(q{BEGIN; SET client_min_messages = error; CALL snowflake_convert(schema => 'many'); SELECT count(*) FROM public.held; ROLLBACK});
+my $held = sql(q{BEGIN; SET client_min_messages = error; CALL snowflake_convert(schemas => '{many}'); SELECT count(*) FROM public.held; ROLLBACK});
 cmp_ok($held, '<=', $count{false}, 'a conversion at once needs no more locks than the plan says');
 cmp_ok($held * 1.4, '>', $count{false}, 'and not far fewer');
 my ($status, $stderr) = (0, '');
-$status = $node->psql('many', "SELECT statement FROM snowflake_convert_steps(schema => 'many') \\gexec\n", on_error_stop => 1, stderr => \$stderr);
+$status = $node->psql('many', "SELECT statement FROM snowflake_convert_steps(schemas => '{many}') \\gexec\n", on_error_stop => 1, stderr => \$stderr);
 is($status, 0, 'all steps') or diag(substr($stderr, -2000));
 note($1) if $stderr =~ /(all tables were locked for \d+ ms)/;
-is(sql(q{SELECT count(*) FROM snowflake_convert_plan(schema => 'many') WHERE statement IS NOT NULL}), '0', 'everything is converted');
+is(sql(q{SELECT count(*) FROM snowflake_convert_plan(schemas => '{many}') WHERE statement IS NOT NULL}), '0', 'everything is converted');
 is(sql(qq{SELECT count(*) FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid WHERE c.relkind = 'r'
 	AND c.relnamespace = 'many'::regnamespace AND attname IN ('id', 'a', 'b') AND atttypid = 'bigint'::regtype}), 3 * $tables - 3, 'to bigint');
 done_testing();
