@@ -32,7 +32,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.check_backfill, _snowflake_convert.check_copying, _snowflake_convert.check_list,
     _snowflake_convert.columns, _snowflake_convert.copies, _snowflake_convert.copy_function,
     _snowflake_convert.copy_index, _snowflake_convert.copy_name, _snowflake_convert.copy_number, _snowflake_convert.dependents,
-    _snowflake_convert.end_conversion, _snowflake_convert.fix_settings, _snowflake_convert.functions, _snowflake_convert.grants,
+    _snowflake_convert.end_conversion, _snowflake_convert.functions, _snowflake_convert.grants,
     _snowflake_convert.index_columns, _snowflake_convert.index_expression, _snowflake_convert.is_copy_function,
     _snowflake_convert.is_copying, _snowflake_convert.keys, _snowflake_convert.literals, _snowflake_convert.lock_count, _snowflake_convert.lockers,
     _snowflake_convert.min_id, _snowflake_convert.moved_foreign_keys, _snowflake_convert.need_read_committed,

@@ -311,16 +311,6 @@ BEGIN
 END
 $$;
 
--- Makes the settings that names and texts depend on, until the transaction ends. A procedure
--- that ends transactions cannot have settings of its own, so it makes them in each of its
--- transactions. Nothing here may depend on them.
-CREATE FUNCTION _snowflake_convert.fix_settings() RETURNS void
-    LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('quote_all_identifiers', 'off', true),
-        pg_catalog.set_config('standard_conforming_strings', 'on', true)
-$$;
-
 -- Runs a statement of a client as the owner of a table. A procedure, since that shows no result.
 CREATE PROCEDURE _snowflake_convert.do_as_owner(relation regclass, statement text)
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -986,7 +976,7 @@ BEGIN
         RAISE EXCEPTION 'relation must not be null'
             USING ERRCODE = 'null_value_not_allowed', HINT = 'Run the statements of snowflake_convert_steps() as they are.';
     END IF;
-    PERFORM _snowflake_convert.fix_settings();
+    PERFORM _snowflake.fix_settings();
     name := _snowflake.name(relation);
     SELECT string_agg(format('%I = %I', c.attname, a.attname), ', ') AS assignments,
         string_agg(format('%I IS DISTINCT FROM %I', c.attname, a.attname), ' OR ') AS condition,
@@ -1012,7 +1002,7 @@ BEGIN
         pages := pg_relation_size(relation) / current_setting('block_size')::bigint;
         pass_began := clock_timestamp();
         WHILE page < pages LOOP
-            PERFORM _snowflake_convert.fix_settings();
+            PERFORM _snowflake.fix_settings();
             -- Triggers of users do not see the copying; that of the copies fires always.
             PERFORM _snowflake_convert.need_read_committed();
             IF has_parameter_privilege('session_replication_role', 'SET') THEN
@@ -1053,7 +1043,7 @@ BEGIN
             END IF;
             COMMIT;
         END LOOP;
-        PERFORM _snowflake_convert.fix_settings();
+        PERFORM _snowflake.fix_settings();
         is_left := _snowflake.read_as_owner(relation,
             format('SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)', relation, it.condition))::boolean;
         EXIT WHEN NOT is_left;
@@ -1077,7 +1067,7 @@ BEGIN
           AND a.usesysid IS NOT NULL AND l.pid <> pg_backend_pid());
     wait := 0.01;
     LOOP
-        PERFORM _snowflake_convert.fix_settings();
+        PERFORM _snowflake.fix_settings();
         SELECT string_agg(DISTINCT l.pid::text, ', ') INTO processes
         FROM pg_locks AS l WHERE l.locktype = 'virtualxid' AND l.granted AND l.virtualtransaction = ANY (older);
         EXIT WHEN processes IS NULL;

@@ -410,7 +410,7 @@ DECLARE
     to_analyze text;
 BEGIN
     LOOP
-        PERFORM _snowflake_convert.fix_settings();
+        PERFORM _snowflake.fix_settings();
         PERFORM _snowflake_convert.need_read_committed();
         state := _snowflake_convert.catalog_state();
         tables := _snowflake_convert.tables(relations, schemas);

@@ -23,6 +23,7 @@ SET LOCAL search_path = @extschema@, pg_temp;
 -- The partitions of a table that have bounds, without one whose DETACH CONCURRENTLY has begun.
 CREATE FUNCTION _snowflake.partitions(parent regclass, OUT part regclass, OUT lower_bound bigint, OUT upper_bound bigint)
     RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT c.oid::regclass, CASE b.found[1] WHEN 'MINVALUE' THEN -9223372036854775808 ELSE btrim(b.found[1], '''')::bigint END,
         CASE b.found[2] WHEN 'MAXVALUE' THEN 9223372036854775807 ELSE btrim(b.found[2], '''')::bigint END
@@ -35,6 +36,7 @@ $$;
 -- The statements that make the next partition, or drop the oldest; null if nothing is left to do.
 CREATE FUNCTION _snowflake.partition_step(parent regclass, every interval, ahead integer, keep interval, generator regclass) RETURNS text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     months integer := CASE WHEN isfinite(every) THEN extract(year FROM every) * 12 + extract(month FROM every) END;
@@ -101,6 +103,16 @@ BEGIN
 END
 $$;
 
+-- Makes the settings that names and texts depend on, until the transaction ends. A procedure
+-- that ends transactions cannot have settings of its own, so it makes them in each of its
+-- transactions. Nothing here may depend on them.
+CREATE FUNCTION _snowflake.fix_settings() RETURNS void
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('quote_all_identifiers', 'off', true),
+        pg_catalog.set_config('standard_conforming_strings', 'on', true)
+$$;
+
 CREATE PROCEDURE snowflake_partition(
     parent regclass, every interval DEFAULT '1 day', ahead integer DEFAULT 7, keep interval DEFAULT NULL, generator regclass DEFAULT NULL)
     LANGUAGE plpgsql
@@ -111,8 +123,7 @@ BEGIN
     LOOP
         -- First of all: what comes before is of the caller. It fails in a transaction block.
         COMMIT;
-        -- A procedure that ends transactions cannot have settings of its own.
-        PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+        PERFORM _snowflake.fix_settings();
         -- Who waits for a lock makes all others wait behind it.
         PERFORM set_config('lock_timeout', CASE current_setting('lock_timeout') WHEN '0' THEN '2s' ELSE current_setting('lock_timeout') END, true);
         PERFORM _snowflake.run_as_owner(parent, format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', _snowflake.name(parent)));

@@ -174,7 +174,7 @@ _snowflake_convert.copy_number(regclass, name, regclass)
 _snowflake_convert.dependents(oid[], smallint[])
 _snowflake_convert.do_as_owner(regclass, text)
 _snowflake_convert.end_conversion(regclass)
-_snowflake_convert.fix_settings()
+_snowflake.fix_settings()
 _snowflake_convert.functions(_snowflake_convert.work)
 _snowflake_convert.grants(aclitem[], oid, "char", text, name)
 _snowflake_convert.index_columns(regclass)
@@ -291,7 +291,7 @@ my %relation_grants = (
 # own. A procedure that commits cannot have one; it sets it in each of its transactions, by
 # fix_settings(), whose own would undo it, and names all that it calls before with its schema.
 my @without_path = split /\n/, <<'END';
-_snowflake_convert.fix_settings()
+_snowflake.fix_settings()
 _snowflake_convert.run_with_locks(text, text[], integer)
 _snowflake_convert.wait_until(timestamptz)
 snowflake_convert_backfill(regclass, interval)
