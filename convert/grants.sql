@@ -34,7 +34,8 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.copy_index, _snowflake_convert.copy_name, _snowflake_convert.copy_number, _snowflake_convert.dependents,
     _snowflake_convert.end_conversion, _snowflake_convert.functions, _snowflake_convert.grants,
     _snowflake_convert.index_columns, _snowflake_convert.index_expression, _snowflake_convert.is_copy_function,
-    _snowflake_convert.is_copying, _snowflake_convert.keys, _snowflake_convert.literals, _snowflake_convert.lock_count, _snowflake_convert.lockers,
+    _snowflake_convert.is_copying, _snowflake_convert.keys, _snowflake_convert.groups, _snowflake_convert.literals, _snowflake_convert.lock_counts, _snowflake_convert.lock_room, _snowflake_convert.lockers,
+    _snowflake_convert.node,
     _snowflake_convert.min_id, _snowflake_convert.moved_foreign_keys, _snowflake_convert.need_read_committed,
     _snowflake_convert.notes, _snowflake_convert.notes_of_keys, _snowflake_convert.objects, _snowflake_convert.obstacles,
     _snowflake_convert.obstacles_of_columns, _snowflake_convert.obstacles_of_foreign_keys, _snowflake_convert.obstacles_of_locks,
@@ -43,6 +44,6 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.portable, _snowflake_convert.remake, _snowflake_convert.remake_generated,
     _snowflake_convert.remake_statistics, _snowflake_convert.rows_as_owner, _snowflake_convert.run,
     _snowflake_convert.run_as_caller, _snowflake_convert.schema, _snowflake_convert.steps,
-    _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.tables,
+    _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.swaps, _snowflake_convert.tables,
     _snowflake_convert.wait_until, _snowflake_convert.wanted_default, _snowflake_convert.widened, _snowflake_convert.work_of
 TO PUBLIC;

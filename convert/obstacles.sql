@@ -163,10 +163,17 @@ AS $$
     SELECT l FROM _snowflake_convert.literals((work).objects) AS l
 $$;
 
--- About how many objects the transaction locks that changes the tables: the whole conversion, or the
--- swap. The numbers were measured on tables that have one thing more or less, and are rounded up:
--- what is dropped is locked as well as what is made, a foreign key with its four triggers.
-CREATE FUNCTION _snowflake_convert.lock_count(work _snowflake_convert.work) RETURNS bigint
+-- A whole table with its partitions, or an object that is made again, as a number.
+CREATE FUNCTION _snowflake_convert.node(class oid, id oid) RETURNS bigint
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT class::bigint << 32 | coalesce(CASE class WHEN 'pg_class'::regclass THEN pg_partition_root(id)::oid END, id)::bigint
+$$;
+
+-- About how many objects are locked for each table and object that is changed, at once or by the swap.
+-- The numbers were measured on tables that have one thing more or less, and are rounded up: what is
+-- dropped is locked as well as what is made, a foreign key with its four triggers.
+CREATE FUNCTION _snowflake_convert.lock_counts(work _snowflake_convert.work, OUT node bigint, OUT locks bigint) RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH altered AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a),
@@ -181,40 +188,119 @@ AS $$
         UNION
         SELECT a.member, k.oid, k.contype, k.conname
         FROM altered AS a JOIN pg_constraint AS k ON k.confrelid = a.member AND a.number = ANY (k.confkey))
-    SELECT 50 + sum(l.locks)::bigint
+    SELECT _snowflake_convert.node(l.class, l.id), sum(l.locks)::bigint
     FROM (
-        SELECT r.locks + CASE WHEN c.reltoastrelid = 0 OR (work).in_use AND c.relkind <> 'm' THEN 0 ELSE 4 END
+        SELECT 'pg_class'::regclass::oid, r.id,
+            r.locks + CASE WHEN c.reltoastrelid = 0 OR (work).in_use AND c.relkind <> 'm' THEN 0 ELSE 4 END
         FROM relations AS r JOIN pg_class AS c ON c.oid = r.id
         UNION ALL
-        SELECT 2 FROM relations AS r JOIN pg_index AS i ON i.indrelid = r.id
+        SELECT 'pg_class'::regclass, r.id, 2
+        FROM relations AS r JOIN pg_index AS i ON i.indrelid = r.id
         JOIN pg_class AS c ON c.oid = i.indexrelid AND c.relname !~ '__bigint$'
         UNION ALL
         -- At once, ALTER TABLE makes a foreign key anew for each of its tables.
-        SELECT CASE WHEN k.contype <> 'f' THEN 2 WHEN (work).in_use THEN 7 ELSE 2 + 5 * count(*) END
+        SELECT 'pg_class'::regclass, min(k.member), CASE WHEN k.contype <> 'f' THEN 2 WHEN (work).in_use THEN 7 ELSE 2 + 5 * count(*) END
         FROM constraints AS k WHERE k.conname !~ '^[=~].*__bigint$' GROUP BY k.oid, k.contype
         UNION ALL
         -- The default of a key and its sequence.
-        SELECT CASE WHEN (work).in_use THEN 4 ELSE 8 END FROM unnest((work).columns) AS c WHERE c.is_key
+        SELECT 'pg_class'::regclass, c.relation, CASE WHEN (work).in_use THEN 4 ELSE 8 END FROM unnest((work).columns) AS c WHERE c.is_key
         UNION ALL
-        SELECT 3 FROM unnest((work).objects) AS o WHERE o.class <> 'pg_class'::regclass
+        SELECT o.class, o.id, 3 FROM unnest((work).objects) AS o WHERE o.class <> 'pg_class'::regclass
         UNION ALL
-        SELECT 2 FROM unnest((work).statistics)) AS l (locks)
+        SELECT 'pg_class'::regclass, x.stxrelid, 2 FROM pg_statistic_ext AS x WHERE x.oid = ANY ((work).statistics)) AS l (class, id, locks)
+    GROUP BY 1
+$$;
+
+-- The tables and objects that change, in groups that nothing ties to each other: no foreign key, and no
+-- object that is made again.
+CREATE FUNCTION _snowflake_convert.groups(work _snowflake_convert.work, OUT place bigint, OUT nodes bigint[]) RETURNS SETOF record
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    apart bigint[] := ARRAY(SELECT DISTINCT _snowflake_convert.node('pg_class'::regclass, a.member) FROM _snowflake_convert.altered(work) AS a ORDER BY 1);
+    changed constant bigint[] := apart || ARRAY(SELECT _snowflake_convert.node(o.class, o.id) FROM unnest(work.objects) AS o);
+    heads bigint[];     -- of ties, in both directions
+    tails bigint[];
+BEGIN
+    WITH altered AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a),
+    ties (head, tail) AS MATERIALIZED (
+        SELECT _snowflake_convert.node('pg_class'::regclass, k.conrelid), _snowflake_convert.node('pg_class'::regclass, k.confrelid)
+        FROM altered AS a JOIN pg_constraint AS k ON k.contype = 'f' AND k.conrelid = a.member AND a.number = ANY (k.conkey)
+        UNION
+        SELECT _snowflake_convert.node('pg_class'::regclass, k.conrelid), _snowflake_convert.node('pg_class'::regclass, k.confrelid)
+        FROM altered AS a JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = a.member AND a.number = ANY (k.confkey)
+        UNION
+        -- What an object needs, by its rule if it is a view, and by a row type.
+        SELECT n.head, n.tail FROM (
+            SELECT _snowflake_convert.node(o.class, o.id),
+                _snowflake_convert.node(CASE WHEN t.typrelid <> 0 THEN 'pg_class'::regclass ELSE d.refclassid END,
+                    CASE WHEN t.typrelid <> 0 THEN t.typrelid ELSE d.refobjid END)
+            FROM unnest(work.objects) AS o
+            LEFT JOIN pg_rewrite AS r ON o.class = 'pg_class'::regclass AND r.ev_class = o.id
+            JOIN pg_depend AS d ON d.objid = coalesce(r.oid, o.id) AND d.classid = CASE WHEN r.oid IS NULL THEN o.class ELSE 'pg_rewrite'::regclass END
+            LEFT JOIN pg_type AS e ON d.refclassid = 'pg_type'::regclass AND e.oid = d.refobjid
+            LEFT JOIN pg_type AS t ON t.oid = CASE WHEN e.typelem <> 0 THEN e.typelem ELSE e.oid END) AS n (head, tail)
+        WHERE n.tail = ANY (changed))
+    SELECT array_agg(t.head), array_agg(t.tail) INTO heads, tails
+    FROM (SELECT head, tail FROM ties UNION SELECT tail, head FROM ties) AS t;
+    place := 0;
+    WHILE cardinality(apart) > 0 LOOP
+        place := place + 1;
+        nodes := ARRAY(
+            WITH RECURSIVE reached (node) AS (
+                SELECT apart[1]
+                UNION
+                SELECT t.tail FROM reached AS r JOIN unnest(heads, tails) AS t (head, tail) ON t.head = r.node)
+            SELECT r.node FROM reached AS r);
+        apart := ARRAY(SELECT n FROM unnest(apart) AS n WHERE n <> ALL (nodes) ORDER BY n);
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- The transactions of the swap, each with its tables and objects, and how many locks it needs. Small groups are swapped together:
+-- each transaction needs a plan of its own.
+CREATE FUNCTION _snowflake_convert.swaps(work _snowflake_convert.work, room bigint, OUT nodes bigint[], OUT locks bigint) RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH groups AS MATERIALIZED (
+        SELECT g.place, g.nodes, sum(l.locks)::bigint AS locks, m.enough
+        FROM _snowflake_convert.groups(work) AS g
+        JOIN _snowflake_convert.lock_counts(work) AS l ON l.node = ANY (g.nodes)
+        CROSS JOIN LATERAL (SELECT least(1000, room / 4)) AS m (enough)
+        GROUP BY g.place, g.nodes, m.enough),
+    placed AS (
+        SELECT g.*, CASE WHEN g.locks >= g.enough THEN - g.place
+            ELSE sum(g.locks) FILTER (WHERE g.locks < g.enough) OVER (ORDER BY g.place) / g.enough END AS swap
+        FROM groups AS g)
+    SELECT array_agg(DISTINCT n), 50 + (SELECT sum(o.locks)::bigint FROM placed AS o WHERE o.swap = p.swap)
+    FROM placed AS p CROSS JOIN unnest(p.nodes) AS n
+    GROUP BY p.swap ORDER BY min(p.place)
 $$;
 
 -- Transactions that need more locks than the server has room for. PostgreSQL's own formula counts
 -- neither the slots of background processes nor memory to spare: those remain for other sessions,
 -- which would get errors too.
+CREATE FUNCTION _snowflake_convert.lock_room(OUT locks bigint, OUT transactions bigint)
+    LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT current_setting('max_locks_per_transaction')::bigint * t.count, t.count
+    FROM (SELECT current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint) AS t (count)
+$$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_locks(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('%s locks about %s objects in one transaction, and this server has room for %s: '
-        'set max_locks_per_transaction to %s or more, and restart it',
-        CASE WHEN (work).in_use THEN 'the swap' ELSE 'the conversion' END, l.count, s.locks * s.transactions,
-        ceil(l.count::numeric / s.transactions))
-    FROM _snowflake_convert.lock_count(work) AS l (count)
-    CROSS JOIN (SELECT current_setting('max_locks_per_transaction')::bigint,
-        current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint) AS s (locks, transactions)
-    WHERE l.count > s.locks * s.transactions
+        'set max_locks_per_transaction to %s or more, and restart it', l.what, l.count, r.locks, ceil(l.count::numeric / r.transactions))
+    FROM _snowflake_convert.lock_room() AS r
+    CROSS JOIN LATERAL (
+        SELECT 'the conversion', 50 + sum(c.locks)::bigint FROM _snowflake_convert.lock_counts(work) AS c WHERE NOT (work).in_use
+        UNION ALL
+        (SELECT format('the swap of %s tables, which foreign keys or views tie to each other,',
+            (SELECT count(*) FROM (SELECT _snowflake_convert.node('pg_class'::regclass, m.member) FROM unnest((work).members) AS m WHERE m.is_altered
+                INTERSECT SELECT unnest(s.nodes)) AS t)), s.locks
+         FROM _snowflake_convert.swaps(work, r.locks) AS s WHERE (work).in_use ORDER BY s.locks DESC LIMIT 1)) AS l (what, count)
+    WHERE l.count > r.locks
 $$;
 
 -- What keeps old rows from getting IDs of their time.

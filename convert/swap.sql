@@ -397,6 +397,9 @@ CREATE PROCEDURE snowflake_convert_swap(
     LANGUAGE plpgsql
 AS $$
 DECLARE
+    wanted regclass[];
+    swaps text[];       -- of each transaction, the tables and objects
+    of_swap text;
     tables regclass[];
     owners oid[];       -- of each copy, the table
     copies smallint[];  -- and the number of the column
@@ -412,8 +415,7 @@ BEGIN
     LOOP
         PERFORM _snowflake.fix_settings();
         PERFORM _snowflake_convert.need_read_committed();
-        state := _snowflake_convert.catalog_state();
-        tables := _snowflake_convert.tables(relations, schemas);
+        wanted := _snowflake_convert.tables(relations, schemas);
         SELECT s.statement INTO left_over
         FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
@@ -425,21 +427,32 @@ BEGIN
         EXIT WHEN is_analyzed;
         -- The statistics of the copies stay when they are renamed.
         is_analyzed := true;
-        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake_convert.copies(tables, are_named) AS c LOOP
+        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake_convert.copies(wanted, are_named) AS c LOOP
             EXECUTE format('ANALYZE %s', to_analyze);
         END LOOP;
         COMMIT;
     END LOOP;
-    steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s);
-    -- The first statements, up to one that is no lock.
-    locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
-        WHERE s !~ '^LOCK TABLE ' AND s !~ '^ALTER (MATERIALIZED )?VIEW .* OWNER TO ')];
-    SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies
-    FROM _snowflake_convert.copies(tables, are_named) AS c;
-    swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
-        tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies);
-    COMMIT;
-    CALL _snowflake_convert.run_with_locks(swap, locks, tries);
+    swaps := ARRAY(SELECT s.nodes::text FROM _snowflake_convert.lock_room() AS r
+        CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(wanted, are_named, generator, set_default, NULL, NULL, NULL, true), r.locks) AS s);
+    FOREACH of_swap IN ARRAY swaps LOOP
+        PERFORM _snowflake.fix_settings();
+        PERFORM _snowflake_convert.need_read_committed();
+        state := _snowflake_convert.catalog_state();
+        tables := ARRAY(SELECT t FROM unnest(wanted) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) = ANY (of_swap::bigint[]));
+        steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s);
+        -- The first statements, up to one that is no lock.
+        locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
+            WHERE s !~ '^LOCK TABLE ' AND s !~ '^ALTER (MATERIALIZED )?VIEW .* OWNER TO ')];
+        SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies
+        FROM _snowflake_convert.copies(tables, are_named) AS c;
+        -- Another session has tied them to those of a swap before.
+        CONTINUE WHEN owners IS NULL;
+        swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
+            tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies);
+        COMMIT;
+        CALL _snowflake_convert.run_with_locks(swap, locks, tries);
+        COMMIT;
+    END LOOP;
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer) IS
