@@ -54,6 +54,7 @@ use serde::Deserialize;
 use self::witness::Note;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
+use super::spi::SpiRow;
 use super::{compat, encoding, server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::cluster_horizon::{Changes, Reports, Server, Servers};
@@ -568,10 +569,7 @@ impl Servers for RegistryTable {
              FROM _snowflake.servers WHERE counts AND identity COLLATE \"C\" <> $1",
             &[&without],
         ));
-        found.map_or_else(Reports::default, |found| Reports {
-            least: instant(found.get("least")).map(RegistryMillis::as_nodes_clock),
-            is_silent: found.is("is_silent"),
-        })
+        found.as_ref().map_or_else(Reports::default, reports_of)
     }
 
     fn count(&mut self, role: &Role) -> (usize, usize) {
@@ -717,6 +715,14 @@ impl Rows for RegistryTable {
             &[&system.to_string()],
         ));
         instant(bound.as_deref()).map(RegistryMillis::as_nodes_clock)
+    }
+}
+
+/// What a statement has found of the servers that count.
+fn reports_of(found: &SpiRow) -> Reports {
+    Reports {
+        least: instant(found.get("least")).map(RegistryMillis::as_nodes_clock),
+        is_silent: found.is("is_silent"),
     }
 }
 

@@ -2,11 +2,11 @@
 //! [`snowflake_core::lease::cluster_horizon`] decides.
 //!
 //! A reader of the horizon takes no lock, so that nobody who reads it can keep servers
-//! from renewing their leases. One statement reads the state and all servers, as they were
-//! at one moment.
+//! from renewing their leases. One statement reads the state and what all servers have reported,
+//! as they were at one moment. It reads columns, and no JSON of a server, as a consumer asks often.
 
 use super::super::error::{self, Error};
-use super::{Lock, Purpose, Registry, parsed, registry_input};
+use super::{Lock, Purpose, Registry, parsed, parsed_if, registry_input, reports_of};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::cluster_horizon::{self, Changes, Server};
 use snowflake_core::lease::state::State;
@@ -14,14 +14,19 @@ use snowflake_core::lease::state::State;
 /// The horizon of the cluster.
 pub fn horizon() -> Result<UnixMillis, Error> {
     let found = Registry::with(Purpose::Read)?.guard.row(
-        "SELECT s.state, (SELECT coalesce(jsonb_agg(r.server), '[]') FROM _snowflake.servers AS r) AS servers \
-         FROM _snowflake.state AS s WHERE s.id = 1",
+        "SELECT s.state, r.least, r.is_silent, (SELECT v.server FROM _snowflake.servers AS v \
+             WHERE r.is_silent AND v.counts AND v.horizon IS NULL LIMIT 1) AS silent \
+         FROM _snowflake.state AS s \
+         CROSS JOIN (SELECT min(horizon) AS least, bool_or(horizon IS NULL) AS is_silent \
+             FROM _snowflake.servers WHERE counts) AS r \
+         WHERE s.id = 1",
         &[],
     )?;
     let found = found.ok_or_else(error::cluster_horizon::no_registry_here)?;
     let state: State = parsed(&found.text("state"))?;
-    let servers: Vec<Server> = parsed(&found.text("servers"))?;
-    let horizon = cluster_horizon::read(&state, &servers, &registry_input(None)?);
+    let silent: Option<Server> = parsed_if(found.get("silent"))?;
+    let input = registry_input(None)?;
+    let horizon = cluster_horizon::read(&state, reports_of(&found), silent.as_ref(), &input);
     horizon.map_err(|why| error::cluster_horizon::lacking(&why))
 }
 

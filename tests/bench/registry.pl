@@ -1,92 +1,184 @@
-# Measures how many requests a registry of worker IDs in PostgreSQL answers in a second: pgbench
-# plays the keepers of 1,000 servers of each of several roles. Prints the table of
-# docs/performance.md. tests/run bench_registry starts it.
+# Measures a registry of worker IDs with many servers, in PostgreSQL and in etcd: keepers.rs plays
+# their keepers. Prints tables of docs/performance.md. tests/run bench_registry starts it.
+#
+# A registry in PostgreSQL counts 4,096 servers, and 1,024 of a role. So more servers have several
+# registries, each in a database, on one server.
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../t/lib";
+use Etcd;
+use JSON::PP;
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use Registry;
 use Snowflake;
 use Time::HiRes qw(time);
 
-# A role can have 1,024 servers.
-my $of_role = 1_000;
-my ($seconds, $roles) = $ENV{QUICK} ? (2, 1) : (10, 4);
-my $node = new_node('registry', 7);
-# The settings of a test are those of no server in use.
-$node->append_conf('postgresql.conf', join "\n", "shared_buffers = '256MB'", "max_wal_size = '4GB'", 'fsync = on',
-	'log_statement = none', 'log_connections = off', 'log_disconnections = off', 'max_connections = 100', 'commit_siblings = 0', '');
-$node->start;
-$node->safe_psql('postgres', q{
-	CREATE EXTENSION snowflake_id;
-	SELECT snowflake_create_pool('main', '[0,20000)');
-	CREATE SEQUENCE servers;
-	CREATE TABLE grants (n int PRIMARY KEY, reply jsonb, request jsonb);
-	GRANT ALL ON servers, grants TO PUBLIC});
-
-my $folder = PostgreSQL::Test::Utils::tempdir();
-# What replaces the parts of a request that differ.
-my $template = request(server(0), { acquire => {} });
-$template =~ s/"nonce":"\w+"/"nonce":"%2\$s"/ or die $template;
-$template =~ s/"inode":\d+/"inode":%1\$s/ or die $template;
-append_to_file("$folder/acquire.sql", qq{
-SELECT nextval('servers') AS server \\gset
-INSERT INTO grants SELECT :server::bigint, _snowflake.lease('main', format('$template', :server::bigint, lpad(:server::bigint::text, 32, 'a'))::jsonb)
-});
-# Clients renew for different servers. A number of a request is greater than those before. Whoever
-# gets no renewal divides by zero, which ends the run.
-append_to_file("$folder/renew.sql", q{
-\set n :first + :client_id + :clients * random(0, 1000 / :clients - 1)
-SELECT 1 / (_snowflake.lease('main', request || jsonb_build_object('number', (t.at * 1000)::bigint, 'clock', t.at::bigint)) #> '{answer,renewed}' IS NOT NULL)::int
-FROM grants CROSS JOIN (SELECT extract(epoch FROM clock_timestamp()) * 1000) AS t (at) WHERE n = :n::integer
-});
-
-# Runs pgbench as a role. Returns the transactions of a second.
-sub per_second
-{
-	my ($role, @options) = @_;
-	my ($out, $err) = run_command([ 'pgbench', '-n', '-U', $role, '-j', 2, @options, $node->connstr('postgres') ]);
-	my ($rate) = $out =~ /^tps = ([\d.]+) \(without/m or die "$out$err";
-	die "$out$err" if $err =~ /error/;
-	return sprintf '%.0f', $rate;
-}
-
-sub renewals
-{
-	my ($role, $first) = @_;
-	return map { per_second($role, '-M', 'prepared', '-c', $_, '-T', $seconds, '-D', "first=$first", '-D', "clients=$_", '-f', "$folder/renew.sql") } 1, 8, 32;
-}
-
+my ($of_registry, $of_role) = (4_096, 1_024);
+my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 1000 4096 10000');
+my @kinds = split ' ', $ENV{KINDS} || 'postgres etcd';
+my $seconds = $ENV{QUICK} ? 5 : 30;
+my $connections_max = $ENV{CONNECTIONS} || 256;
+my $ticks = POSIX::sysconf(POSIX::_SC_CLK_TCK());
 my @lines;
-for my $number (1 .. $roles)
+
+# A server with this many registries, for as many servers in all.
+sub registries
 {
-	my $role = "node$number";
-	$node->safe_psql('postgres', "CREATE ROLE $role LOGIN; SELECT snowflake_create_registry('$role')");
-	my @acquire = ($role, '-c', 4, '-f', "$folder/acquire.sql");
-	per_second(@acquire, '-t', $of_role / 4 - 50);
-	my $grants = per_second(@acquire, '-t', 50);
-	next if $number != 1 && $number != $roles;
-	my $first = $of_role * ($number - 1) + 1;
-	# A request to renew, but for its number and the server's clock.
-	$node->safe_psql('postgres', qq{
-		UPDATE grants SET request = (format('$template', n, lpad(n::text, 32, 'a'))::jsonb
-			|| jsonb_build_object('memory', reply -> 'memory', 'ask', jsonb_build_object('renew', (reply #> '{answer,granted}')
-				|| jsonb_build_object('furthest', reply #> '{answer,granted,floor}'))))
-		WHERE n >= $first;
-		VACUUM ANALYZE});
-	my $servers = $of_role * $number;
-	push @lines, "| $servers servers | " . join(' | ', renewals($role, $first), $grants) . " |\n";
-	# A disk that needs longer for a flush.
-	$node->safe_psql('postgres', q{ALTER SYSTEM SET commit_delay = 2000});
-	$node->reload;
-	push @lines, "| $servers servers, a flush takes 2 ms longer | " . join(' | ', renewals($role, $first), '') . " |\n";
-	$node->safe_psql('postgres', q{ALTER SYSTEM RESET commit_delay});
-	$node->reload;
+	my ($number, $count) = @_;
+	my $node = new_node("registry$count", 7);
+	# The settings of a test are those of no server in use.
+	$node->append_conf('postgresql.conf', join "\n", "shared_buffers = '256MB'", "max_wal_size = '4GB'", 'fsync = on', 'log_statement = none',
+		'log_connections = off', 'log_disconnections = off', 'max_connections = ' . ($connections_max + 50), 'commit_siblings = 0', 'autovacuum_naptime = 15s', '');
+	$node->start;
+	my @places;
+	my $roles = int(($count / $number + $of_role - 1) / $of_role);
+	$node->safe_psql('postgres', join ';', map { "CREATE ROLE node$_ LOGIN" } 1 .. $roles);
+	for my $at (0 .. $number - 1)
+	{
+		# Pools of different registries have different worker IDs.
+		$node->safe_psql('postgres', "CREATE DATABASE r$at");
+		$node->safe_psql("r$at", sprintf q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[%d,%d)')}, $at * 11_000, ($at + 1) * 11_000);
+		for (1 .. $roles)
+		{
+			$node->safe_psql("r$at", "SELECT snowflake_create_registry('node$_')");
+			push @places, sprintf 'host=%s port=%s dbname=r%d user=node%d', $node->host, $node->port, $at, $_;
+		}
+	}
+	return ($node, @places);
 }
-$node->stop;
+
+# The processor time that processes have taken, in seconds, with those of their children that have ended.
+sub processor
+{
+	my $sum = 0;
+	for my $pid (@_)
+	{
+		my $stat = eval { slurp_file("/proc/$pid/stat") } or next;
+		my @fields = split ' ', $stat =~ s/.*\) //sr;
+		$sum += $_ for @fields[ 11 .. 14 ];
+	}
+	return $sum / $ticks;
+}
+
+sub children { my ($parent) = @_; my ($out) = run_command([ 'ps', '-o', 'pid=', '--ppid', $parent ]); return split ' ', $out; }
+
+# The seconds that a query takes: the least of three times.
+sub query_time
+{
+	my ($node, $database, $query) = @_;
+	my ($out) = run_command([ 'psql', '-XqAt', '-c', '\timing on', map({ ('-c', $query) } 1 .. 4), $node->connstr($database) ]);
+	my (undef, @times) = $out =~ /^Time: ([\d.]+) ms/mg;
+	my ($least) = sort { $a <=> $b } @times;
+	return $least // die $out;
+}
+
+# Plays the keepers of `count` servers. Calls a function when a phase begins. Returns what was seen in each phase.
+sub play
+{
+	my ($count, $begins, @places) = @_;
+	my $connections = @places * (int(($count < $connections_max ? $count : $connections_max) / @places) || 1);
+	my %seen;
+	open my $out, '-|', "$ENV{KEEPERS}", $count, $connections, $seconds, 'main', @places or die $!;
+	while (<$out>)
+	{
+		chomp;
+		my ($phase, @fields) = split /\t/;
+		if ($phase eq 'begins') { $begins->($fields[0]); next; }
+		my %of;
+		@of{qw(answers median p99 greatest without refused failed why)} = @fields;
+		$seen{$phase} = \%of;
+	}
+	close $out or die "keepers: $?";
+	return ($connections, \%seen);
+}
+
+sub line
+{
+	my ($what, $connections, $seen, $processor, @more) = @_;
+	my ($acquire, $renew, $resume) = @$seen{qw(acquire renew resume)};
+	for my $phase (qw(acquire renew resume))
+	{
+		my $of = $seen->{$phase};
+		print STDERR join(' ', $phase, map { "$_=" . ($of->{$_} // '') } sort keys %$of), "\n";
+	}
+	push @lines, sprintf "| %s | %s | %.1f s%s | %.0f | %.1f / %.1f ms | %.2f ms | %.1f s%s | %s |\n", $what, $connections,
+		$acquire->{greatest} / 1000, $acquire->{without} ? " ($acquire->{without} have none)" : '', $renew->{answers} / $seconds, @$renew{qw(median p99)},
+		$processor * 1000 / ($renew->{answers} || 1), $resume->{greatest} / 1000, $resume->{without} ? " ($resume->{without} have not)" : '', join(' | ', @more);
+	return;
+}
+
+sub in_postgres
+{
+	my ($count) = @_;
+	my $number = int(($count + $of_registry - 1) / $of_registry);
+	my ($node, @places) = registries($number, $count);
+	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+	my (@positions, @used, @more);
+	my $begins = sub {
+		my ($phase) = @_;
+		push @used, processor($postmaster, children($postmaster));
+		push @positions, $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+		return if $phase ne 'outage';
+		my ($sum, $backends) = (0, 0);
+		for my $pid (split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE usename ~ '^node'}))
+		{
+			my ($private) = eval { slurp_file("/proc/$pid/smaps_rollup") =~ /^Private_Dirty: +(\d+)/m } or next;
+			$sum += $private / 1024; $backends++;
+		}
+		push @more, sprintf('%.1f MB', $sum / ($backends || 1));
+		push @more, map { sprintf '%.1f ms', query_time($node, 'r0', $_) } 'SELECT snowflake_cluster_horizon()',
+			'SELECT count(*) FROM snowflake_workers', 'SELECT * FROM snowflake_pools';
+	};
+	my ($connections, $seen) = play($count, $begins, @places);
+	my ($stats) = run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-z', '-s', $positions[0], '-e', $positions[1] ]);
+	my (undef, $records, undef, $images) = $stats =~ /^Total +(\d+) +(\d+) \[[\d.]+%\] +(\d+)/m ? (0, $2, 0, $3) : die $stats;
+	my $relations = $node->safe_psql('r0', q{
+		SELECT string_agg(format('%s %s kB, %s dead, vacuumed %s times', s.relname, pg_relation_size(s.relid) / 1024, s.n_dead_tup, s.autovacuum_count), '; ' ORDER BY s.relname)
+		FROM pg_stat_all_tables AS s WHERE s.schemaname = '_snowflake' AND s.relname IN ('state', 'leases', 'servers')});
+	my $stored = $node->safe_psql('r0', 'SELECT octet_length(_snowflake.read_registry()::text)');
+	printf STDERR "%d servers: stored %d bytes; %s\n", $count, $stored, $relations;
+	# Whole pages after a checkpoint, which comes every 5 minutes.
+	push @more, sprintf '%.0f MB', ($records * 3600 / $seconds + $images * 12) / 1e6;
+	line($number == 1 ? "$count servers" : "$count servers, $number registries", $connections, $seen, $used[1] - $used[0], @more);
+	$node->stop;
+	return;
+}
+
+sub in_etcd
+{
+	my ($count) = @_;
+	my $why = Etcd::missing();
+	if ($why) { print STDERR "skipped: $why\n"; return; }
+	my $etcd = Etcd->new("etcd$count", 1);
+	my $node = new_node("pools$count", 7);
+	$node->start;
+	$node->safe_psql('postgres', sprintf q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[0,27000)', registry => '%s')}, $etcd->url);
+	my $pid = $etcd->{members}[0]{pid};
+	my (@used, @sizes, @more);
+	my $begins = sub {
+		my ($phase) = @_;
+		push @used, processor($pid);
+		push @sizes, $etcd->call('/v3/maintenance/status', {})->{dbSize};
+		return;
+	};
+	my ($connections, $seen) = play($count, $begins, $etcd->url);
+	printf STDERR "%d servers: etcd's database grew by %d bytes in %d seconds\n", $count, $sizes[1] - $sizes[0], $seconds;
+	push @more, '', '', '', '', sprintf '%.0f MB', ($sizes[1] - $sizes[0]) * 3600 / $seconds / 1e6;
+	line("$count servers, etcd", $connections, $seen, $used[1] - $used[0], @more);
+	$etcd->kill_members(0);
+	$node->stop;
+	return;
+}
+
+for my $count (@sizes)
+{
+	in_postgres($count) if grep { $_ eq 'postgres' } @kinds;
+	in_etcd($count) if grep { $_ eq 'etcd' } @kinds;
+}
 
 open my $report, '>', "$ENV{TESTDIR}/report" or die $!;
-print {$report} "| renewals a second; number of clients: | 1 | 8 | 32 | grants a second, 4 clients |\n|---|---|---|---|---|\n", @lines;
+print {$report} '| | connections | all have a worker ID after | renewals a second | median / 99th percentile | processor time of each | after 20 s without the registry, all have renewed in | memory of a connection | ',
+	"`snowflake_cluster_horizon()` | `snowflake_workers` | `snowflake_pools` | WAL an hour |\n", '|---' x 12, "|\n", @lines;
 close $report or die $!;

@@ -211,13 +211,20 @@ fn counting(servers: &[Server]) -> impl Iterator<Item = &Server> {
     servers.iter().filter(|server| server.dropped.is_none())
 }
 
-/// The horizon of the cluster.
+/// A server that counts and has reported nothing.
+#[must_use]
+pub fn silent(servers: &[Server]) -> Option<&Server> {
+    counting(servers).find(|server| server.horizon.is_none())
+}
+
+/// The horizon of the cluster. `silent` is what [`silent`] returns for the servers of the reports.
 ///
 /// # Errors
 /// Why there is none.
 pub fn read(
     state: &State,
-    servers: &[Server],
+    reports: Reports,
+    silent: Option<&Server>,
     input: &RegistryInput,
 ) -> Result<UnixMillis, HorizonError> {
     if let Some(stopped) = &state.stopped {
@@ -225,14 +232,12 @@ pub fn read(
     }
     let mut state = state.clone();
     state.notice(input, None);
-    let reports = Reports::of(servers.iter());
     if state.horizon.due {
         state.horizon.keep(reports);
     }
     if let Some(horizon) = reached(&state, reports, input.now) {
         return Ok(horizon);
     }
-    let silent = counting(servers).find(|server| server.horizon.is_none());
     Err(silent.map_or(HorizonError::NoServer, |server| {
         HorizonError::Report(Box::new(server.clone()))
     }))

@@ -20,8 +20,9 @@
 //!    used up, a fifth sooner or later, so that servers do not ask all at once; and at once when
 //!    a caller needs more: [`Node::need`]. A registry that is slow to answer is asked later than it
 //!    has said, by ten times what the answer took, but by its pause at most.
-//! 5. **Out of reach.** The node asks again until it is answered: a second apart at most, or ten
-//!    while more than half of the bound is left. IDs resume by themselves.
+//! 5. **Out of reach.** The node asks again until it is answered: a second apart, or ten
+//!    while more than half of the bound is left, and a fifth sooner or later, so that servers do
+//!    not ask all at once when the registry is back. IDs resume by themselves.
 //! 6. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
 //!    it had. Until then its server continues to issue below its bound. A token does not count
 //!    with a registry that does not know what the node remembers either:
@@ -500,7 +501,7 @@ impl Node {
             true => self.pause.max(LONGEST_PAUSE),
             false => self.pause.min(LONGEST_PAUSE),
         };
-        self.sleep(pause, now);
+        self.sleep(self.spread(pause), now);
         self.soonest = Some(after(now.boot, pause.min(LONGEST_PAUSE)));
         self.pause = pause.times(2).min(self.ample_pause());
         self.troubled(LeaseError::Unreachable(why), now)
@@ -653,8 +654,7 @@ impl Node {
         let took = now.boot.since(sent.at).millis();
         let again = again.plus(took.times(10).min(again));
         let third = Millis::new(left.get() / 3).min(again);
-        let third = Millis::new(third.get() * self.jitter() / 100);
-        self.due = Some(after(sent.at, third.max(LEAST_PAUSE)));
+        self.due = Some(after(sent.at, self.spread(third).max(LEAST_PAUSE)));
         self.ample = Some(after(sent.at, Millis::new(left.get() / 2)));
         self.needed = self.needed.filter(|needed| *needed >= right.not_after);
         let pause = self.needed.map_or(LEAST_PAUSE, |_| UNMET_PAUSE);
@@ -673,11 +673,12 @@ impl Node {
         AMPLE_PAUSE.min(Millis::new(patience.get() / 2).max(LONGEST_PAUSE))
     }
 
-    /// Between 80 and 120, different for each node and request.
-    fn jitter(&self) -> i64 {
+    /// A pause that is up to a fifth shorter or longer, different for each node and request.
+    fn spread(&self, pause: Millis) -> Millis {
         let mut hasher = DefaultHasher::new();
         (self.nonce, self.number).hash(&mut hasher);
-        80 + i64::try_from(hasher.finish() % 41).unwrap_or_default()
+        let percent = 80 + i64::try_from(hasher.finish() % 41).unwrap_or_default();
+        Millis::new(pause.get() * percent / 100)
     }
 }
 

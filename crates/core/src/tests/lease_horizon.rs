@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::cluster_horizon::{self, DropServerError, HorizonError, Server};
+use super::super::lease::cluster_horizon::{self, DropServerError, HorizonError, Reports, Server};
 use super::super::lease::state::RegistryInput;
 use super::super::lease::{Answer, Ask, Fence, RegistryError, ServerKey};
 use super::explorer::Random;
@@ -139,7 +139,11 @@ impl World {
         let input = registry.registry_input(now, false);
         let (state, table) = &registry.disk;
         let servers: Vec<Server> = table.servers.values().cloned().collect();
-        let horizon = cluster_horizon::read(state, &servers, &input)?.get();
+        let (reports, silent) = (
+            Reports::of(servers.iter()),
+            cluster_horizon::silent(&servers),
+        );
+        let horizon = cluster_horizon::read(state, reports, silent, &input)?.get();
         self.orders.returned = self.orders.returned.max(Some(horizon));
         self.say(|| {
             format!(

@@ -281,3 +281,29 @@ fn a_grant_that_was_lost_is_not_repeated_for_a_clock_that_it_is_too_late_for() {
     world.ask(&mut one, 0);
     assert_eq!(worker(&one), Some(1));
 }
+
+#[test]
+fn nodes_that_have_no_reply_at_one_moment_do_not_ask_again_at_one_moment() {
+    let mut world = World::new();
+    let mut asked = std::collections::BTreeMap::new();
+    for _ in 0..100 {
+        let mut node = world.node(0, FloorPolicy::Any);
+        let mut now = world.node_input(0);
+        // By the eighth time, the pause is as long as it gets.
+        for _ in 0..8 {
+            let next = node.next(&now);
+            let Next::Send(request) = next else {
+                panic!("{next:?}");
+            };
+            node.failed(request.number, String::new(), &now);
+            let Next::Sleep(pause) = node.next(&now) else {
+                panic!();
+            };
+            now.boot = BootNanos::new(now.boot.get() + pause.get());
+        }
+        let passed = (now.boot.get() / 1_000_000) - HOUR;
+        *asked.entry(passed / 20).or_insert(0) += 1;
+    }
+    let most = asked.values().max();
+    assert!(most < Some(&20), "within 20 ms: {asked:?}");
+}

@@ -37,7 +37,7 @@ use super::gateway::{Gateway, GatewayError, NOT_FOUND, decoded, encoded, number}
 use super::url::Url;
 use crate::wire::{self, MessageError};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::cluster_horizon::{self, DropServerError, HorizonError};
+use snowflake_core::lease::cluster_horizon::{self, DropServerError, HorizonError, Reports};
 use snowflake_core::lease::etcd::{
     self, EtcdInput, EtcdKey, EtcdRows, Outcome, Position, Renewal, Stored, StoredPool,
     StoredServer, Table, key_of, only_row,
@@ -429,7 +429,16 @@ impl EtcdRegistry {
             let (reading, stored, servers) = host.read_servers(until)?;
             let servers: Vec<_> = servers.into_iter().map(|stored| stored.server).collect();
             let input = reading.etcd_input.registry_input(Some(&stored));
-            Ok(cluster_horizon::read(&stored.state, &servers, &input))
+            let (reports, silent) = (
+                Reports::of(servers.iter()),
+                cluster_horizon::silent(&servers),
+            );
+            Ok(cluster_horizon::read(
+                &stored.state,
+                reports,
+                silent,
+                &input,
+            ))
         })
     }
 
