@@ -81,8 +81,8 @@ sql(qq{DO \$\$BEGIN
 		IF n % 20 = 0 THEN COMMIT; END IF;
 	END LOOP;
 END\$\$} =~ s/^/CREATE SCHEMA apart; /r);
-like(sql("SELECT note FROM snowflake_convert_plan(schema => 'apart') WHERE action = 'obstacle'"), qr/^the conversion locks about/, 'tables that are not tied: at once, they are too many');
-is(sql("SELECT note FROM snowflake_convert_plan(schema => 'apart', online => true) WHERE action = 'obstacle'"), '', 'but not in use');
+like(sql("SELECT note FROM snowflake_convert_plan(schemas => '{apart}') WHERE action = 'obstacle'"), qr/^the conversion locks about/, 'tables that are not tied: at once, they are too many');
+is(sql("SELECT note FROM snowflake_convert_plan(schemas => '{apart}', online => true) WHERE action = 'obstacle'"), '', 'but not in use');
 my $groups = sql(q{SELECT count(*), bool_and((SELECT count(*) FROM unnest(g.nodes) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND relkind = 'r')
 		= CASE WHEN EXISTS (SELECT FROM unnest(g.nodes) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND relkind = 'v') THEN 4 ELSE 2 END)
 	FROM _snowflake_convert.groups(_snowflake_convert.work_of(_snowflake_convert.tables(NULL, 'apart'), false, NULL, true, NULL, NULL, NULL, true)) AS g});
@@ -94,7 +94,7 @@ my $alone = sub { my $stderr = ''; my $status = $node->psql('many', "SELECT stat
 	is($status, 0, 'a key that is bigint, with a column that refers to it') or diag(substr($stderr, -2000));
 	is(sql(q{SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'apart.b5'::regclass AND attname = 'a_id'}), 'bigint', 'which is changed');
 	# Interrupted by a lock in one of the swaps, the others stay as they are, and it goes on.
-	my @steps = split /\x01/, sql(q{SELECT string_agg(statement, chr(1) ORDER BY step) FROM snowflake_convert_steps(schema => 'apart')});
+	my @steps = split /\x01/, sql(q{SELECT string_agg(statement, chr(1) ORDER BY step) FROM snowflake_convert_steps(schemas => '{apart}')});
 	my ($swap) = grep { $steps[$_] =~ /convert_swap/ } 0 .. $#steps;
 	sql(join ";\n", @steps[ 0 .. $swap - 1 ]);
 	my $holder = session($node, undef, 'many');
@@ -109,10 +109,10 @@ my $alone = sub { my $stderr = ''; my $status = $node->psql('many', "SELECT stat
 	cmp_ok(sql($left), '>', 0, 'and others are not');
 	$holder->query_safe('COMMIT');
 	$holder->quit;
-	($status, $stderr) = $alone->("schema => 'apart'");
+	($status, $stderr) = $alone->("schemas => '{apart}'");
 	is($status, 0, 'the same query again') or diag(substr($stderr, -2000));
 	is(sql($left), '0', 'converts them too');
-	is(sql(q{SELECT count(*) FROM snowflake_convert_plan(schema => 'apart') WHERE statement IS NOT NULL}), '0', 'and nothing is left');
+	is(sql(q{SELECT count(*) FROM snowflake_convert_plan(schemas => '{apart}') WHERE statement IS NOT NULL}), '0', 'and nothing is left');
 }
 
 # The setting that the plan names is enough, and not far more than enough.
