@@ -51,8 +51,8 @@ BEGIN
     IF months IS NULL OR every < interval '1 minute' OR months <> 0 AND every <> make_interval(months => months) THEN
         RAISE EXCEPTION 'cannot make partitions of %', coalesce(every::text, 'null') USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Give whole months, as in ''3 months'', or a minute or more without months, as in ''7 days''.';
-    ELSIF (ahead BETWEEN 1 AND 1000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'ahead must be from 1 to 1000, not %', coalesce(ahead::text, 'null') USING ERRCODE = 'invalid_parameter_value';
+    ELSIF (ahead BETWEEN 1 AND 100) IS NOT TRUE THEN
+        RAISE EXCEPTION 'ahead must be from 1 to 100, not %', coalesce(ahead::text, 'null') USING ERRCODE = 'invalid_parameter_value';
     ELSIF keep <= interval '0' THEN
         RAISE EXCEPTION 'cannot keep rows for %', keep USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Give the age from which partitions are dropped, as in ''90 days'', or null to keep all.';
@@ -79,13 +79,15 @@ BEGIN
     periods := floor(CASE WHEN months > 0 THEN (extract(year FROM utc) * 12 + extract(month FROM utc) - extract(year FROM base) * 12 - 1) / months
         ELSE extract(epoch FROM utc - base) / extract(epoch FROM every) END);
     -- From the first instant of a period that no partition has, to its end or the next partition.
-    SELECT f.id AS lower_bound, LEAST(w.upper_bound, (SELECT min(p.lower_bound) FROM _snowflake.partitions(parent) AS p WHERE p.lower_bound > f.id)) AS upper_bound
+    WITH taken AS MATERIALIZED (SELECT p.lower_bound, p.upper_bound FROM _snowflake.partitions(parent) AS p
+        WHERE p.upper_bound > _snowflake.bound((base + periods * every) AT TIME ZONE 'UTC', generator))
+    SELECT f.id AS lower_bound, LEAST(w.upper_bound, (SELECT min(t.lower_bound) FROM taken AS t WHERE t.lower_bound > f.id)) AS upper_bound
     INTO gap FROM generate_series(0, ahead) AS n
     CROSS JOIN LATERAL (SELECT _snowflake.bound((base + (periods + n) * every) AT TIME ZONE 'UTC', generator) AS lower_bound,
         _snowflake.bound((base + (periods + n + 1) * every) AT TIME ZONE 'UTC', generator) AS upper_bound) AS w
     CROSS JOIN LATERAL (SELECT w.lower_bound AS id UNION ALL
-        SELECT p.upper_bound FROM _snowflake.partitions(parent) AS p WHERE p.upper_bound > w.lower_bound AND p.upper_bound < w.upper_bound) AS f
-    WHERE NOT EXISTS (SELECT FROM _snowflake.partitions(parent) AS p WHERE p.lower_bound <= f.id AND f.id < p.upper_bound)
+        SELECT t.upper_bound FROM taken AS t WHERE t.upper_bound > w.lower_bound AND t.upper_bound < w.upper_bound) AS f
+    WHERE NOT EXISTS (SELECT FROM taken AS t WHERE t.lower_bound <= f.id AND f.id < t.upper_bound)
     ORDER BY f.id LIMIT 1;
     IF FOUND THEN
         utc := _snowflake.instant_or_null(gap.lower_bound, generator) AT TIME ZONE 'UTC';
