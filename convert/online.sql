@@ -10,7 +10,7 @@
 -- 3. The constraint is validated: from here on, PostgreSQL itself vouches for the copies.
 -- 4. Indexes on the copies are built CONCURRENTLY; foreign keys are added NOT VALID, then
 --    validated.
--- 5. snowflake_convert_swap() does the rest in one short transaction: it drops the columns,
+-- 5. snowflake_convert_swap() does the rest in short transactions: it drops the columns,
 --    and gives their copies the names, constraints, defaults, privileges and comments.
 --
 -- No step is stored. Each call looks at the catalogs, and returns what is left to do, so

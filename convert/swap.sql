@@ -1,5 +1,6 @@
--- The last step of online.sql, in one short transaction: the copies take the places
--- of the columns. All statements change catalogs only.
+-- The last step of online.sql, in short transactions: the copies take the places of the columns.
+-- All statements change catalogs only. Tables that something ties to each other change in one
+-- transaction; obstacles.sql has the groups.
 --
 -- A partitioned table and its partitions change together. ALTER TABLE on the whole table
 -- reaches the columns of all partitions; indexes, keys and foreign keys are those that the
@@ -456,5 +457,5 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer) IS
-    'for snowflake_convert_steps(): puts the copies in the places of the columns, in one short transaction; '
+    'for snowflake_convert_steps(): puts the copies in the places of the columns, in short transactions; '
     'waits for locks for half a second at most, again and again until it gets them';

@@ -16,6 +16,8 @@ my $node = new_node('main', 3);
 my $small = $ENV{LONG} ? '' : "max_connections = 20\nmax_locks_per_transaction = 10\n";
 $node->append_conf('postgresql.conf', "${small}jit = off\nfsync = off");
 $node->start;
+# What the conversion is to convert.
+my ($many, $apart) = map { "schema => '$_'" } qw(many apart);
 sub sql { return $node->safe_psql('many', $_[0]); }
 
 # Each table refers to the two before it; they have indexes, triggers and views.
@@ -47,7 +49,7 @@ my $catalogs = q{SELECT (SELECT count(*) FROM pg_trigger), (SELECT count(*) FROM
 my $before = sql($catalogs);
 my $obstacle = qr/(the conversion|the swap of $tables tables, which foreign keys or views tie to each other,) locks about (\d+) objects in one transaction, and this server has room for (\d+): set max_locks_per_transaction to (\d+) or more, and restart it/;
 
-sub plan_of { my ($online) = @_; return sql("SELECT note FROM snowflake_convert_plan(schemas => '{many}', online => $online) WHERE action = 'obstacle'"); }
+sub plan_of { my ($online) = @_; return sql("SELECT note FROM snowflake_convert_plan($many, online => $online) WHERE action = 'obstacle'"); }
 my $wanted = 0;
 my %count;
 for my $online ('false', 'true')
@@ -59,9 +61,9 @@ for my $online ('false', 'true')
 	$count{$online} = $count;
 	$wanted = $setting if $setting > $wanted;
 }
-like((error_of($node, q{CALL snowflake_convert(schemas => '{many}')}, 'many'))[1], $obstacle, 'the conversion refuses');
-like((error_of($node, q{SELECT * FROM snowflake_convert_steps(schemas => '{many}')}, 'many'))[1], $obstacle, 'the steps refuse');
-like((error_of($node, q{CALL snowflake_convert_swap(schemas => '{many}')}, 'many'))[1], $obstacle, 'the swap refuses');
+like((error_of($node, qq{CALL snowflake_convert($many)}, 'many'))[1], $obstacle, 'the conversion refuses');
+like((error_of($node, qq{SELECT * FROM snowflake_convert_steps($many)}, 'many'))[1], $obstacle, 'the steps refuse');
+like((error_of($node, qq{CALL snowflake_convert_swap($many)}, 'many'))[1], $obstacle, 'the swap refuses');
 is(sql($catalogs), $before, 'nothing was touched');
 
 # Tables that nothing ties to each other: each pair has a foreign key, and every second pair a view
@@ -81,11 +83,11 @@ sql(qq{DO \$\$BEGIN
 		IF n % 20 = 0 THEN COMMIT; END IF;
 	END LOOP;
 END\$\$} =~ s/^/CREATE SCHEMA apart; /r);
-like(sql("SELECT note FROM snowflake_convert_plan(schemas => '{apart}') WHERE action = 'obstacle'"), qr/^the conversion locks about/, 'tables that are not tied: at once, they are too many');
-is(sql("SELECT note FROM snowflake_convert_plan(schemas => '{apart}', online => true) WHERE action = 'obstacle'"), '', 'but not in use');
+like(sql("SELECT note FROM snowflake_convert_plan($apart) WHERE action = 'obstacle'"), qr/^the conversion locks about/, 'tables that are not tied: at once, they are too many');
+is(sql("SELECT note FROM snowflake_convert_plan($apart, online => true) WHERE action = 'obstacle'"), '', 'but not in use');
 my $groups = sql(q{SELECT count(*), bool_and((SELECT count(*) FROM unnest(g.nodes) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND relkind = 'r')
 		= CASE WHEN EXISTS (SELECT FROM unnest(g.nodes) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND relkind = 'v') THEN 4 ELSE 2 END)
-	FROM _snowflake_convert.groups(_snowflake_convert.work_of(_snowflake_convert.tables(NULL, 'apart'), false, NULL, true, NULL, NULL, NULL, true)) AS g});
+	FROM _snowflake_convert.groups(_snowflake_convert.work_of(_snowflake_convert.tables(NULL, '{apart}'), false, NULL, true, NULL, NULL, NULL, true)) AS g});
 is($groups, $pairs * 3 / 4 . '|t', 'a foreign key ties, a view too, and a function that triggers share does not');
 my $alone = sub { my $stderr = ''; my $status = $node->psql('many', "SELECT statement FROM snowflake_convert_steps($_[0]) \\gexec\n", on_error_stop => 1, stderr => \$stderr);
 	return $status, $stderr; };
@@ -94,7 +96,7 @@ my $alone = sub { my $stderr = ''; my $status = $node->psql('many', "SELECT stat
 	is($status, 0, 'a key that is bigint, with a column that refers to it') or diag(substr($stderr, -2000));
 	is(sql(q{SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'apart.b5'::regclass AND attname = 'a_id'}), 'bigint', 'which is changed');
 	# Interrupted by a lock in one of the swaps, the others stay as they are, and it goes on.
-	my @steps = split /\x01/, sql(q{SELECT string_agg(statement, chr(1) ORDER BY step) FROM snowflake_convert_steps(schemas => '{apart}')});
+	my @steps = split /\x01/, sql(qq{SELECT string_agg(statement, chr(1) ORDER BY step) FROM snowflake_convert_steps($apart)});
 	my ($swap) = grep { $steps[$_] =~ /convert_swap/ } 0 .. $#steps;
 	sql(join ";\n", @steps[ 0 .. $swap - 1 ]);
 	my $holder = session($node, undef, 'many');
@@ -109,24 +111,24 @@ my $alone = sub { my $stderr = ''; my $status = $node->psql('many', "SELECT stat
 	cmp_ok(sql($left), '>', 0, 'and others are not');
 	$holder->query_safe('COMMIT');
 	$holder->quit;
-	($status, $stderr) = $alone->("schemas => '{apart}'");
+	($status, $stderr) = $alone->($apart);
 	is($status, 0, 'the same query again') or diag(substr($stderr, -2000));
 	is(sql($left), '0', 'converts them too');
-	is(sql(q{SELECT count(*) FROM snowflake_convert_plan(schemas => '{apart}') WHERE statement IS NOT NULL}), '0', 'and nothing is left');
+	is(sql(qq{SELECT count(*) FROM snowflake_convert_plan($apart) WHERE statement IS NOT NULL}), '0', 'and nothing is left');
 }
 
 # The setting that the plan names is enough, and not far more than enough.
 $node->append_conf('postgresql.conf', "max_locks_per_transaction = $wanted");
 $node->restart;
 is(plan_of($_), '', "online $_: no obstacle is left") for 'false', 'true';
-my $held = sql(q{BEGIN; SET client_min_messages = error; CALL snowflake_convert(schemas => '{many}'); SELECT count(*) FROM public.held; ROLLBACK});
+my $held = sql(qq{BEGIN; SET client_min_messages = error; CALL snowflake_convert($many); SELECT count(*) FROM public.held; ROLLBACK});
 cmp_ok($held, '<=', $count{false}, 'a conversion at once needs no more locks than the plan says');
 cmp_ok($held * 1.4, '>', $count{false}, 'and not far fewer');
 my ($status, $stderr) = (0, '');
-$status = $node->psql('many', "SELECT statement FROM snowflake_convert_steps(schemas => '{many}') \\gexec\n", on_error_stop => 1, stderr => \$stderr);
+$status = $node->psql('many', "SELECT statement FROM snowflake_convert_steps($many) \\gexec\n", on_error_stop => 1, stderr => \$stderr);
 is($status, 0, 'all steps') or diag(substr($stderr, -2000));
 note($1) if $stderr =~ /(all tables were locked for \d+ ms)/;
-is(sql(q{SELECT count(*) FROM snowflake_convert_plan(schemas => '{many}') WHERE statement IS NOT NULL}), '0', 'everything is converted');
+is(sql(qq{SELECT count(*) FROM snowflake_convert_plan($many) WHERE statement IS NOT NULL}), '0', 'everything is converted');
 is(sql(qq{SELECT count(*) FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid WHERE c.relkind = 'r'
 	AND c.relnamespace = 'many'::regnamespace AND attname IN ('id', 'a', 'b') AND atttypid = 'bigint'::regtype}), 3 * $tables - 3, 'to bigint');
 done_testing();
