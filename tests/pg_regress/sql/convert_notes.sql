@@ -50,7 +50,7 @@ SELECT notes('status', 'ticket');
 
 -- One note for a column, with the right reason.
 CREATE TABLE member (id int, seq_id int DEFAULT 0, counted int DEFAULT 0, PRIMARY KEY (id, seq_id));
-CREATE TABLE other_counts (id serial PRIMARY KEY, n serial, member_id int);
+CREATE TABLE other_counts (id serial PRIMARY KEY, n serial, member_id int, UNIQUE (n, member_id));
 SELECT n FROM notes('member', 'other_counts') AS n WHERE n ~ 'member|other_counts\.n ';
 -- Functions: those first that triggers of the tables run, also by name. The statements for them change
 -- what is a type.
@@ -65,8 +65,8 @@ DECLARE
     r record;
     "integer" text := 'x int';
 BEGIN
-    PERFORM format($q$CREATE TEMP TABLE x (id integer, it's)$q$) || E'it\'s y integer';
-    FOR r IN SELECT line.id::int, cast(id AS integer), "integer" AS x FROM line WHERE id = $1 LOOP i := i + 1; END LOOP;
+    PERFORM format($q$CREATE TEMP TABLE x (id integer, it's)$q$) || E'it\'s y integer' || i::int || $q$z int$q$;
+    FOR r IN SELECT line.id::int, cast(id AS integer), "integer" AS x FROM line WHERE id = $1 LIMIT int4(1) LOOP i := i + 1; END LOOP;
     RETURN int4(i::integer - 1) - 1e0;
 END $f$;
 COMMENT ON FUNCTION "re seq"(integer, smallint) IS 'an integer''s';
@@ -103,7 +103,7 @@ CREATE TABLE cn_two.t (id serial PRIMARY KEY);
 CREATE SCHEMA cn_one;
 CREATE TABLE cn_one.t (id serial PRIMARY KEY, by_hand int);
 CREATE TABLE cn_one.by_hand (id int PRIMARY KEY);
-SELECT statement FROM snowflake_convert_plan(schemas => '{cn_two, cn_one}') WHERE action = 'alter';
+SELECT statement FROM snowflake_convert_plan(schemas => '{cn_two, cn_one, cn_two}') WHERE action = 'alter';
 SELECT s.statement FROM snowflake_convert_steps(schemas => '{cn_two, cn_one}') AS s WHERE s.statement LIKE '%swap%';
 CALL snowflake_convert(schemas => '{{cn_one}, {cn_two}}');
 CALL snowflake_convert(schemas => '{cn_one, NULL}');
@@ -124,6 +124,7 @@ ALTER TABLE cn_one.hidden NO FORCE ROW LEVEL SECURITY;
 CALL snowflake_convert('{cn_one.hidden}');
 -- Which tables get another order of columns: one note.
 SELECT o FROM online('cn_one.t', 'cn_two.t') AS o WHERE o LIKE 'note: columns%';
+SELECT count(*) FROM online('generated') AS o WHERE o LIKE 'note: columns%';
 DROP SCHEMA cn_one, cn_two CASCADE;
 
 -- Materialized views and generated columns keep how they are stored.

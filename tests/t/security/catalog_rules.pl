@@ -208,6 +208,7 @@ _snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer,
 _snowflake_convert.swap_plan(regclass[], boolean, regclass, boolean)
 _snowflake_convert.swap_result(oid[], oid[], smallint[])
 _snowflake_convert.tables(regclass[], regnamespace[])
+_snowflake_convert.tell(text)
 _snowflake_convert.wait_until(timestamptz)
 _snowflake_convert.wanted_default(regclass)
 _snowflake_convert.widened(text, boolean)
