@@ -48,6 +48,59 @@ CREATE FUNCTION by_name() RETURNS text LANGUAGE sql AS 'SELECT max(name) FROM st
 SELECT note FROM snowflake_convert_plan('{status, ticket}', backfill => true, worker_id => 1000) WHERE step IS NULL;
 SELECT notes('status', 'ticket');
 
+-- Materialized views and generated columns keep how they are stored.
+CREATE TABLE stored (id serial PRIMARY KEY, t text, g text GENERATED ALWAYS AS (id::text) STORED);
+ALTER TABLE stored ALTER g SET STORAGE external, ALTER g SET COMPRESSION pglz;
+CREATE MATERIALIZED VIEW kept WITH (fillfactor = 50, toast.autovacuum_enabled = off) AS SELECT id, t FROM stored;
+ALTER MATERIALIZED VIEW kept ALTER t SET STORAGE external, ALTER t SET COMPRESSION pglz;
+CREATE VIEW storage AS
+    SELECT c.relname, c.reloptions, t.reloptions AS of_toast, a.attname, a.attstorage, a.attcompression
+    FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname IN ('t', 'g') LEFT JOIN pg_class AS t ON t.oid = c.reltoastrelid
+    WHERE c.relname IN ('stored', 'kept') ORDER BY c.relname, a.attname;
+TABLE storage;
+CALL snowflake_convert('{stored}');
+TABLE storage;
+-- Labels of columns, without a provider here.
+CREATE TABLE labelled (id serial PRIMARY KEY, g text GENERATED ALWAYS AS (id::text) STORED);
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+INSERT INTO pg_seclabel VALUES ('labelled'::regclass, 'pg_class'::regclass, 1, 'none', 'it''s'), ('labelled'::regclass, 'pg_class'::regclass, 2, 'none', 'made');
+SELECT statement FROM snowflake_convert_plan('{labelled}') WHERE statement LIKE 'SECURITY%';
+ALTER TABLE labelled DROP COLUMN g;
+SELECT statement FROM snowflake_convert_plan('{labelled}', online => true) WHERE statement LIKE 'SECURITY%';
+ROLLBACK;
+
+-- Rows that a constraint refuses cannot be copied. At once, no row is updated.
+CREATE TABLE invalid (id serial PRIMARY KEY, v int);
+INSERT INTO invalid (v) VALUES (-1);
+ALTER TABLE invalid ADD CHECK (v > 0) NOT VALID;
+SELECT online('invalid');
+CALL snowflake_convert('{invalid}');
+-- A foreign key to a key that includes the column.
+CREATE TABLE codes (o_id serial UNIQUE, code text, PRIMARY KEY (code) INCLUDE (o_id));
+CREATE TABLE of_codes (code text REFERENCES codes);
+SELECT obstacles('codes');
+SELECT o FROM online('codes') AS o WHERE o LIKE 'obstacle%';
+-- Names of 55 bytes: a constraint's has one more.
+CREATE TABLE long_names (a2345678901234567890123456789012345678901234567890123_55 serial PRIMARY KEY, a234567890123456789012345678901234567890123456789012_54 int REFERENCES long_names);
+INSERT INTO long_names VALUES (1, 1), (2, 1);
+\set ECHO none
+SELECT statement FROM snowflake_convert_steps('{long_names}') \gexec
+\set ECHO all
+SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'long_names'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname;
+-- A text that has the name of a column.
+CREATE TABLE texts (id serial PRIMARY KEY, "kind's" text, kind_id int REFERENCES texts);
+CREATE INDEX by_text ON texts (id) WHERE "kind's" <> 'the kind_id of it''s';
+CREATE INDEX by_other_text ON texts (id) WHERE "kind's" <> 'kind';
+CREATE INDEX without_columns ON texts ("kind's") WHERE "kind's" <> 'kind_id';
+SELECT o FROM online('texts') AS o WHERE o LIKE 'obstacle%';
+-- Operator classes.
+CREATE TABLE classes (id serial PRIMARY KEY, v int);
+CREATE INDEX by_class ON classes USING brin (id int4_minmax_multi_ops);
+CREATE INDEX by_expression ON classes USING brin ((id + 1) int4_minmax_multi_ops);
+CREATE INDEX of_others ON classes USING brin (v int4_minmax_multi_ops);
+CREATE INDEX by_default ON classes USING brin (id int4_minmax_ops, v int4_minmax_multi_ops);
+SELECT obstacles('classes');
 -- One note for a column, with the right reason.
 CREATE TABLE member (id int, seq_id int DEFAULT 0, counted int DEFAULT 0, PRIMARY KEY (id, seq_id));
 CREATE TABLE other_counts (id serial PRIMARY KEY, n serial, member_id int, UNIQUE (n, member_id));
@@ -126,60 +179,6 @@ CALL snowflake_convert('{cn_one.hidden}');
 SELECT o FROM online('cn_one.t', 'cn_two.t') AS o WHERE o LIKE 'note: columns%';
 SELECT count(*) FROM online('generated') AS o WHERE o LIKE 'note: columns%';
 DROP SCHEMA cn_one, cn_two CASCADE;
-
--- Materialized views and generated columns keep how they are stored.
-CREATE TABLE stored (id serial PRIMARY KEY, t text, g text GENERATED ALWAYS AS (id::text) STORED);
-ALTER TABLE stored ALTER g SET STORAGE external, ALTER g SET COMPRESSION pglz;
-CREATE MATERIALIZED VIEW kept WITH (fillfactor = 50, toast.autovacuum_enabled = off) AS SELECT id, t FROM stored;
-ALTER MATERIALIZED VIEW kept ALTER t SET STORAGE external, ALTER t SET COMPRESSION pglz;
-CREATE VIEW storage AS
-    SELECT c.relname, c.reloptions, t.reloptions AS of_toast, a.attname, a.attstorage, a.attcompression
-    FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname IN ('t', 'g') LEFT JOIN pg_class AS t ON t.oid = c.reltoastrelid
-    WHERE c.relname IN ('stored', 'kept') ORDER BY c.relname, a.attname;
-TABLE storage;
-CALL snowflake_convert('{stored}');
-TABLE storage;
--- Labels of columns, without a provider here.
-CREATE TABLE labelled (id serial PRIMARY KEY, g text GENERATED ALWAYS AS (id::text) STORED);
-BEGIN;
-SET LOCAL allow_system_table_mods = on;
-INSERT INTO pg_seclabel VALUES ('labelled'::regclass, 'pg_class'::regclass, 1, 'none', 'it''s'), ('labelled'::regclass, 'pg_class'::regclass, 2, 'none', 'made');
-SELECT statement FROM snowflake_convert_plan('{labelled}') WHERE statement LIKE 'SECURITY%';
-ALTER TABLE labelled DROP COLUMN g;
-SELECT statement FROM snowflake_convert_plan('{labelled}', online => true) WHERE statement LIKE 'SECURITY%';
-ROLLBACK;
-
--- Rows that a constraint refuses cannot be copied. At once, no row is updated.
-CREATE TABLE invalid (id serial PRIMARY KEY, v int);
-INSERT INTO invalid (v) VALUES (-1);
-ALTER TABLE invalid ADD CHECK (v > 0) NOT VALID;
-SELECT online('invalid');
-CALL snowflake_convert('{invalid}');
--- A foreign key to a key that includes the column.
-CREATE TABLE codes (o_id serial UNIQUE, code text, PRIMARY KEY (code) INCLUDE (o_id));
-CREATE TABLE of_codes (code text REFERENCES codes);
-SELECT obstacles('codes');
-SELECT o FROM online('codes') AS o WHERE o LIKE 'obstacle%';
--- Names of 55 bytes: a constraint's has one more.
-CREATE TABLE long_names (a2345678901234567890123456789012345678901234567890123_55 serial PRIMARY KEY, a234567890123456789012345678901234567890123456789012_54 int REFERENCES long_names);
-INSERT INTO long_names VALUES (1, 1), (2, 1);
-\set ECHO none
-SELECT statement FROM snowflake_convert_steps('{long_names}') \gexec
-\set ECHO all
-SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'long_names'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname;
--- A text that has the name of a column.
-CREATE TABLE texts (id serial PRIMARY KEY, "kind's" text, kind_id int REFERENCES texts);
-CREATE INDEX by_text ON texts (id) WHERE "kind's" <> 'the kind_id of it''s';
-CREATE INDEX by_other_text ON texts (id) WHERE "kind's" <> 'kind';
-CREATE INDEX without_columns ON texts ("kind's") WHERE "kind's" <> 'kind_id';
-SELECT o FROM online('texts') AS o WHERE o LIKE 'obstacle%';
--- Operator classes.
-CREATE TABLE classes (id serial PRIMARY KEY, v int);
-CREATE INDEX by_class ON classes USING brin (id int4_minmax_multi_ops);
-CREATE INDEX by_expression ON classes USING brin ((id + 1) int4_minmax_multi_ops);
-CREATE INDEX of_others ON classes USING brin (v int4_minmax_multi_ops);
-CREATE INDEX by_default ON classes USING brin (id int4_minmax_ops, v int4_minmax_multi_ops);
-SELECT obstacles('classes');
 -- Privileges that others have granted.
 CREATE ROLE regress_cn_owner;
 GRANT USAGE, CREATE ON SCHEMA cn TO regress_cn_owner, regress_cn_reader;
