@@ -31,8 +31,7 @@ BEGIN
             HINT = 'As in snowflake_convert_plan(''{orders, customers}'') or snowflake_convert_plan(schemas => ''{public}'')';
     END IF;
     relations := coalesce(_snowflake_convert.check_list(relations, 'relations'), ARRAY(
-        SELECT t FROM unnest(_snowflake_convert.check_list(schemas, 'schemas')) WITH ORDINALITY AS s (id, place)
-        CROSS JOIN unnest(_snowflake.tables_of(s.id)) WITH ORDINALITY AS t (t, within) ORDER BY s.place, t.within));
+        SELECT DISTINCT t FROM unnest(_snowflake_convert.check_list(schemas, 'schemas')) AS s CROSS JOIN unnest(_snowflake.tables_of(s)) AS t ORDER BY t));
     FOR i IN 1 .. cardinality(relations) LOOP
         SELECT c.* INTO class FROM pg_class AS c WHERE c.oid = relations[i];
         IF NOT FOUND THEN
@@ -51,6 +50,17 @@ BEGIN
         END IF;
     END LOOP;
     RETURN relations;
+END
+$$;
+
+-- A sign of life in a statement that has run for ten seconds.
+CREATE FUNCTION _snowflake_convert.tell(what text) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF clock_timestamp() > statement_timestamp() + interval '10 seconds' THEN
+        RAISE NOTICE '% after % s', what, round(extract(epoch FROM clock_timestamp() - statement_timestamp()));
+    END IF;
 END
 $$;
 

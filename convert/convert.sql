@@ -62,6 +62,7 @@ BEGIN
         SELECT NULL::bigint, 'obstacle', NULL::text, NULL::text, NULL::bigint, o.note
         FROM _snowflake_convert.online_obstacles(tables, are_named, generator, set_default) AS o (note);
     IF NOT FOUND THEN
+        PERFORM _snowflake_convert.tell('the plan has no obstacle');
         FOR step, statement IN
             SELECT s.step, s.statement
             FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step
@@ -79,6 +80,7 @@ BEGIN
                 -- What this call does, in one transaction.
                 action := 'swap';
                 step := NULL;
+                PERFORM _snowflake_convert.tell('the plan knows the steps');
                 FOR statement IN
                     SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s
                 LOOP
@@ -150,6 +152,7 @@ DECLARE
     again text[];
     notes text[];
     obstacles text[];
+    told timestamptz := statement_timestamp();
 BEGIN
     PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
     PERFORM _snowflake_convert.need_read_committed();
@@ -179,7 +182,10 @@ BEGIN
     END IF;
 
     FOR i IN 2 .. cardinality(steps) LOOP
-        RAISE DEBUG 'step % of %: %', i, cardinality(steps), steps[i];
+        IF clock_timestamp() > told + interval '10 seconds' THEN
+            told := clock_timestamp();
+            RAISE NOTICE 'step % of %: %', i, cardinality(steps), left(steps[i], 100);
+        END IF;
         PERFORM _snowflake_convert.run(steps[i]);
     END LOOP;
     FOR i IN 1 .. coalesce(cardinality(notes), 0) LOOP

@@ -44,6 +44,6 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.portable, _snowflake_convert.remake, _snowflake_convert.remake_generated,
     _snowflake_convert.remake_statistics, _snowflake_convert.rows_as_owner, _snowflake_convert.run,
     _snowflake_convert.run_as_caller, _snowflake_convert.schema, _snowflake_convert.steps,
-    _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.swaps, _snowflake_convert.tables,
+    _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.swaps, _snowflake_convert.tables, _snowflake_convert.tell,
     _snowflake_convert.wait_until, _snowflake_convert.wanted_default, _snowflake_convert.widened, _snowflake_convert.work_of
 TO PUBLIC;

@@ -665,6 +665,7 @@ BEGIN
                 ELSE 'object_not_in_prerequisite_state' END,
             HINT = 'snowflake_convert_plan(online => true) lists all obstacles.';
     END IF;
+    PERFORM _snowflake_convert.tell('the steps have no obstacle');
     step := 0;
     FOR statement IN
         WITH columns AS MATERIALIZED (

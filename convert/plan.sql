@@ -138,8 +138,10 @@ DECLARE
     is_refused boolean;
     every constant text := 'ACCESS EXCLUSIVE';
 BEGIN
+    PERFORM _snowflake_convert.tell('the plan knows the columns');
     RETURN QUERY SELECT 'obstacle', NULL, NULL, NULL::bigint, o FROM _snowflake_convert.obstacles(work) AS o;
     is_refused := FOUND;
+    PERFORM _snowflake_convert.tell('the plan knows the obstacles');
     IF only_obstacles THEN
         RETURN;
     END IF;
@@ -210,6 +212,7 @@ BEGIN
     RETURN QUERY
         SELECT DISTINCT 'analyze', format('ANALYZE %s', _snowflake.name(c.relation)), 'SHARE UPDATE EXCLUSIVE', NULL::bigint, NULL
         FROM unnest(work.columns) AS c WHERE c.is_altered ORDER BY 2;
+    PERFORM _snowflake_convert.tell('the plan knows the statements');
     RETURN QUERY
         WITH of_columns (target, note) AS MATERIALIZED (
             SELECT format('column %s.%I ', _snowflake.name(k.relation), k.name), k.note

@@ -48,9 +48,10 @@ const DAY: Millis = Millis::new(86_400_000);
 /// `snowflake_internal_check_limits([generator])`,
 /// `snowflake_internal_check_limits_as(layout)`: one row.
 ///
-/// Numbers up to `greatest_small` are those of a sequence rather than IDs. A layout that has IDs
-/// of more than a day among the numbers of 40 bits takes those of 31, and one that has them there
-/// too takes none, and -1 says so: these IDs may be real ones. `greatest_worker` is NULL for a layout without a worker ID.
+/// Numbers up to `greatest_small` are those of a sequence rather than IDs: those of 40 bits; of
+/// 31 bits, if the layout has IDs of more than a day among the first; and none, which is -1, if it
+/// has so many among these too. Such IDs may be real ones. `greatest_worker` is NULL for a layout
+/// without a worker ID.
 fn check_limits(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
     let generator = whose.label().generator();
     let (layout, policy) = (generator.layout, generator.policy);

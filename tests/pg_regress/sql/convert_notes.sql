@@ -48,83 +48,6 @@ CREATE FUNCTION by_name() RETURNS text LANGUAGE sql AS 'SELECT max(name) FROM st
 SELECT note FROM snowflake_convert_plan('{status, ticket}', backfill => true, worker_id => 1000) WHERE step IS NULL;
 SELECT notes('status', 'ticket');
 
--- One note for a column, with the right reason.
-CREATE TABLE member (id int, seq_id int DEFAULT 0, counted int DEFAULT 0, PRIMARY KEY (id, seq_id));
-CREATE TABLE other_counts (id serial PRIMARY KEY, n serial, member_id int);
-SELECT n FROM notes('member', 'other_counts') AS n WHERE n ~ 'member|other_counts\.n ';
--- Functions: those first that triggers of the tables run, also by name. The statements for them change
--- what is a type.
-CREATE TABLE item (id serial PRIMARY KEY, pos int);
-CREATE TABLE line (id serial PRIMARY KEY, item_id int REFERENCES item, status_id int);
-CREATE FUNCTION a_count(a int) RETURNS bigint LANGUAGE sql AS 'SELECT max(id)::int::bigint + a FROM item';
-CREATE FUNCTION "re seq"(item_id integer, "int" smallint DEFAULT 3::smallint) RETURNS integer LANGUAGE plpgsql SET work_mem TO '4MB' AS $f$
-DECLARE
-    i integer := 0; -- an integer: it's here
-    s CONSTANT int4 = 5; /* int * */
-    a integer[];
-    r record;
-    "integer" text := 'x int';
-BEGIN
-    PERFORM format($q$CREATE TEMP TABLE x (id integer, it's)$q$) || E'it\'s y integer';
-    FOR r IN SELECT line.id::int, cast(id AS integer), "integer" AS x FROM line WHERE id = $1 LOOP i := i + 1; END LOOP;
-    RETURN int4(i::integer - 1) - 1e0;
-END $f$;
-COMMENT ON FUNCTION "re seq"(integer, smallint) IS 'an integer''s';
-REVOKE EXECUTE ON FUNCTION "re seq"(integer, smallint) FROM PUBLIC;
-CREATE FUNCTION on_insert() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM "re seq"(new.item_id); PERFORM z_next (new.id); RETURN new; END';
-CREATE FUNCTION z_next(n bigint) RETURNS void LANGUAGE plpgsql AS 'DECLARE k int; BEGIN k := n; END';
-SET check_function_bodies = off;
-CREATE FUNCTION open_end() RETURNS bigint LANGUAGE sql AS 'SELECT id::int FROM item $x$';
-RESET check_function_bodies;
-CREATE FUNCTION of_sql(n int) RETURNS bigint RETURN n + 1;
-CREATE VIEW of_function AS SELECT of_sql(id) FROM item;
-CREATE FUNCTION untouched(n int) RETURNS bigint LANGUAGE sql AS 'SELECT 1';
-CREATE TRIGGER on_insert AFTER INSERT ON line FOR EACH ROW EXECUTE FUNCTION on_insert();
-SELECT n FROM notes('item', 'line') AS n WHERE n LIKE 'function %';
-SELECT function, of_trigger, statement FROM snowflake_convert_functions('{item, line}');
--- They run, and an insert works after the conversion. Without them, it does not.
-DROP VIEW of_function;
-BEGIN;
-CALL snowflake_convert('{item, line}');
-INSERT INTO item VALUES (DEFAULT, 1);
-INSERT INTO line (item_id) SELECT id FROM item;
-ROLLBACK;
-BEGIN;
-SELECT statement FROM snowflake_convert_functions('{item, line}') WHERE of_trigger \gexec
-SELECT proname, proargtypes::regtype[], prorettype::regtype, proacl::text ~ '[{,]=' AS is_public, obj_description(oid) FROM pg_proc WHERE pronamespace = 'cn'::regnamespace AND proname IN ('re seq', 'z_next');
-CALL snowflake_convert('{item, line}');
-INSERT INTO item VALUES (DEFAULT, 1);
-INSERT INTO line (item_id) SELECT id FROM item;
-SELECT count(*) FROM line WHERE id > 1000000;
-ROLLBACK;
--- Several schemas.
-CREATE SCHEMA cn_two;
-CREATE TABLE cn_two.t (id serial PRIMARY KEY);
-CREATE SCHEMA cn_one;
-CREATE TABLE cn_one.t (id serial PRIMARY KEY, by_hand int);
-CREATE TABLE cn_one.by_hand (id int PRIMARY KEY);
-SELECT statement FROM snowflake_convert_plan(schemas => '{cn_two, cn_one}') WHERE action = 'alter';
-SELECT s.statement FROM snowflake_convert_steps(schemas => '{cn_two, cn_one}') AS s WHERE s.statement LIKE '%swap%';
-CALL snowflake_convert(schemas => '{{cn_one}, {cn_two}}');
-CALL snowflake_convert(schemas => '{cn_one, NULL}');
-CALL snowflake_convert('{shape}', '{cn_one}');
-SELECT count(*) FROM snowflake_convert_plan(schemas => '{}');
--- A table with row security is read as its owner, who needs to find it.
-CREATE TABLE cn_one.hidden (id bigserial PRIMARY KEY);
-ALTER TABLE cn_one.hidden OWNER TO regress_cn_other;
-SELECT obstacles('cn_one.hidden');
-ALTER TABLE cn_one.hidden ENABLE ROW LEVEL SECURITY;
-SELECT obstacles('cn_one.hidden');
-SELECT count(*) FROM snowflake_convert_plan('{cn_one.hidden}', set_default => false) WHERE action = 'obstacle';
-GRANT USAGE ON SCHEMA cn_one TO regress_cn_other;
-SELECT obstacles('cn_one.hidden');
-ALTER TABLE cn_one.hidden FORCE ROW LEVEL SECURITY;
-SELECT obstacles('cn_one.hidden');
-ALTER TABLE cn_one.hidden NO FORCE ROW LEVEL SECURITY;
-CALL snowflake_convert('{cn_one.hidden}');
--- Which tables get another order of columns: one note.
-SELECT o FROM online('cn_one.t', 'cn_two.t') AS o WHERE o LIKE 'note: columns%';
-DROP SCHEMA cn_one, cn_two CASCADE;
 -- What makes an integer of a key again: then each INSERT fails.
 CREATE TABLE forced (id serial PRIMARY KEY, v text, b int GENERATED ALWAYS AS ((id::text)::int) STORED, c text GENERATED ALWAYS AS (id::text) STORED);
 CREATE INDEX forced_back ON forced ((id::bigint::integer));
@@ -210,6 +133,84 @@ CREATE INDEX by_expression ON classes USING brin ((id + 1) int4_minmax_multi_ops
 CREATE INDEX of_others ON classes USING brin (v int4_minmax_multi_ops);
 CREATE INDEX by_default ON classes USING brin (id int4_minmax_ops, v int4_minmax_multi_ops);
 SELECT obstacles('classes');
+-- One note for a column, with the right reason.
+CREATE TABLE member (id int, seq_id int DEFAULT 0, counted int DEFAULT 0, PRIMARY KEY (id, seq_id));
+CREATE TABLE other_counts (id serial PRIMARY KEY, n serial, member_id int, UNIQUE (n, member_id));
+SELECT n FROM notes('member', 'other_counts') AS n WHERE n ~ 'member|other_counts\.n ';
+-- Functions: those first that triggers of the tables run, also by name. The statements for them change
+-- what is a type.
+CREATE TABLE item (id serial PRIMARY KEY, pos int);
+CREATE TABLE line (id serial PRIMARY KEY, item_id int REFERENCES item, status_id int);
+CREATE FUNCTION a_count(a int) RETURNS bigint LANGUAGE sql AS 'SELECT max(id)::int::bigint + a FROM item';
+CREATE FUNCTION "re seq"(item_id integer, "int" smallint DEFAULT 3::smallint) RETURNS integer LANGUAGE plpgsql SET work_mem TO '4MB' AS $f$
+DECLARE
+    i integer := 0; -- an integer: it's here
+    s CONSTANT int4 = 5; /* int * */
+    a integer[];
+    r record;
+    "integer" text := 'x int';
+BEGIN
+    PERFORM format($q$CREATE TEMP TABLE x (id integer, it's)$q$) || E'it\'s y integer' || i::int || $q$z int$q$;
+    FOR r IN SELECT line.id::int, cast(id AS integer), "integer" AS x FROM line WHERE id = $1 LIMIT int4(1) LOOP i := i + 1; END LOOP;
+    RETURN int4(i::integer - 1) - 1e0;
+END $f$;
+COMMENT ON FUNCTION "re seq"(integer, smallint) IS 'an integer''s';
+REVOKE EXECUTE ON FUNCTION "re seq"(integer, smallint) FROM PUBLIC;
+CREATE FUNCTION on_insert() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM "re seq"(new.item_id); PERFORM z_next (new.id); RETURN new; END';
+CREATE FUNCTION z_next(n bigint) RETURNS void LANGUAGE plpgsql AS 'DECLARE k int; BEGIN k := n; END';
+SET check_function_bodies = off;
+CREATE FUNCTION open_end() RETURNS bigint LANGUAGE sql AS 'SELECT id::int FROM item $x$';
+RESET check_function_bodies;
+CREATE FUNCTION of_sql(n int) RETURNS bigint RETURN n + 1;
+CREATE VIEW of_function AS SELECT of_sql(id) FROM item;
+CREATE FUNCTION untouched(n int) RETURNS bigint LANGUAGE sql AS 'SELECT 1';
+CREATE TRIGGER on_insert AFTER INSERT ON line FOR EACH ROW EXECUTE FUNCTION on_insert();
+SELECT n FROM notes('item', 'line') AS n WHERE n LIKE 'function %';
+SELECT function, of_trigger, statement FROM snowflake_convert_functions('{item, line}');
+-- They run, and an insert works after the conversion. Without them, it does not.
+DROP VIEW of_function;
+BEGIN;
+CALL snowflake_convert('{item, line}');
+INSERT INTO item VALUES (DEFAULT, 1);
+INSERT INTO line (item_id) SELECT id FROM item;
+ROLLBACK;
+BEGIN;
+SELECT statement FROM snowflake_convert_functions('{item, line}') WHERE of_trigger \gexec
+SELECT proname, proargtypes::regtype[], prorettype::regtype, proacl::text ~ '[{,]=' AS is_public, obj_description(oid) FROM pg_proc WHERE pronamespace = 'cn'::regnamespace AND proname IN ('re seq', 'z_next');
+CALL snowflake_convert('{item, line}');
+INSERT INTO item VALUES (DEFAULT, 1);
+INSERT INTO line (item_id) SELECT id FROM item;
+SELECT count(*) FROM line WHERE id > 1000000;
+ROLLBACK;
+-- Several schemas.
+CREATE SCHEMA cn_two;
+CREATE TABLE cn_two.t (id serial PRIMARY KEY);
+CREATE SCHEMA cn_one;
+CREATE TABLE cn_one.t (id serial PRIMARY KEY, by_hand int);
+CREATE TABLE cn_one.by_hand (id int PRIMARY KEY);
+SELECT statement FROM snowflake_convert_plan(schemas => '{cn_two, cn_one, cn_two}') WHERE action = 'alter';
+SELECT s.statement FROM snowflake_convert_steps(schemas => '{cn_two, cn_one}') AS s WHERE s.statement LIKE '%swap%';
+CALL snowflake_convert(schemas => '{{cn_one}, {cn_two}}');
+CALL snowflake_convert(schemas => '{cn_one, NULL}');
+CALL snowflake_convert('{shape}', '{cn_one}');
+SELECT count(*) FROM snowflake_convert_plan(schemas => '{}');
+-- A table with row security is read as its owner, who needs to find it.
+CREATE TABLE cn_one.hidden (id bigserial PRIMARY KEY);
+ALTER TABLE cn_one.hidden OWNER TO regress_cn_other;
+SELECT obstacles('cn_one.hidden');
+ALTER TABLE cn_one.hidden ENABLE ROW LEVEL SECURITY;
+SELECT obstacles('cn_one.hidden');
+SELECT count(*) FROM snowflake_convert_plan('{cn_one.hidden}', set_default => false) WHERE action = 'obstacle';
+GRANT USAGE ON SCHEMA cn_one TO regress_cn_other;
+SELECT obstacles('cn_one.hidden');
+ALTER TABLE cn_one.hidden FORCE ROW LEVEL SECURITY;
+SELECT obstacles('cn_one.hidden');
+ALTER TABLE cn_one.hidden NO FORCE ROW LEVEL SECURITY;
+CALL snowflake_convert('{cn_one.hidden}');
+-- Which tables get another order of columns: one note.
+SELECT o FROM online('cn_one.t', 'cn_two.t') AS o WHERE o LIKE 'note: columns%';
+SELECT count(*) FROM online('generated') AS o WHERE o LIKE 'note: columns%';
+DROP SCHEMA cn_one, cn_two CASCADE;
 -- Privileges that others have granted.
 CREATE ROLE regress_cn_owner;
 GRANT USAGE, CREATE ON SCHEMA cn TO regress_cn_owner, regress_cn_reader;

@@ -17,7 +17,7 @@ my $small = $ENV{LONG} ? '' : "max_connections = 20\nmax_locks_per_transaction =
 $node->append_conf('postgresql.conf', "${small}jit = off\nfsync = off");
 $node->start;
 # What the conversion is to convert.
-my ($many, $apart) = map { "schema => '$_'" } qw(many apart);
+my ($many, $apart) = map { "schemas => '{$_}'" } qw(many apart);
 sub sql { return $node->safe_psql('many', $_[0]); }
 
 # Each table refers to the two before it; they have indexes, triggers and views.
