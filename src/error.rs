@@ -15,6 +15,7 @@ pub mod own_workers;
 mod refused;
 mod registry;
 mod text;
+pub mod watermark;
 
 use std::panic::resume_unwind;
 

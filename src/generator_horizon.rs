@@ -35,6 +35,13 @@ pub fn read(entry: &'static SessionGenerator) -> Result<UnixMillis, Error> {
     Ok(slot.horizon().read(reached, shared, key.bits(), search))
 }
 
+/// The least ID of a tick that begins at an instant.
+pub fn least_id(entry: &SessionGenerator, at: UnixMillis) -> Result<i64, Error> {
+    let layout = entry.describe()?.generator.layout;
+    let tick = layout.tick_from(at).min(layout.last_tick());
+    Ok(layout.range_of(tick)?.0.get())
+}
+
 /// The horizon of a generator if its cursor were at `now`, for a view.
 pub fn at(
     shared: &Shared,

@@ -107,11 +107,27 @@ unsafe fn raise(payload: Box<dyn Any + Send>) -> ! {
     }
 }
 
+/// Runs `f`. An error with which it panics is returned as well: the caller aborts the
+/// transaction then.
+pub fn caught<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| Err(error_of(payload).0))
+}
+
 /// The report that a panic carries, if it carries one.
 fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
     let kept = KEPT.take();
+    let (error, level, is_caught) = error_of(payload);
+    // SAFETY: null, or a copy that lives as long as the transaction.
+    if is_caught && unsafe { is_original(kept, &error) } {
+        return kept;
+    }
+    data(&error, level)
+}
+
+/// The error that a panic carries, its level, and whether it is one of PostgreSQL's.
+fn error_of(payload: Box<dyn Any + Send>) -> (Error, PgLogLevel, bool) {
     let payload = match payload.downcast::<Error>() {
-        Ok(error) => return data(&error, PgLogLevel::ERROR),
+        Ok(error) => return (*error, PgLogLevel::ERROR, false),
         Err(payload) => payload,
     };
     let (report, is_caught) = match payload.downcast::<ErrorReportWithLevel>() {
@@ -125,32 +141,28 @@ fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
             Err(payload) => resume_unwind(payload),
         },
     };
-    // SAFETY: null, or a copy that lives as long as the transaction.
-    if is_caught && unsafe { is_original(kept, &report) } {
-        return kept;
-    }
     let error = Error {
         code: report.sql_error_code(),
         message: report.message().to_string(),
         detail: report.detail().unwrap_or_default().to_string(),
         hint: report.hint().unwrap_or_default().to_string(),
     };
-    data(&error, report.level())
+    (error, report.level(), is_caught)
 }
 
-/// Whether pgrx made `report` of the error `kept`.
+/// Whether pgrx made an error of the report `kept`.
 ///
 /// # Safety
 /// `kept` is null, or points to an error.
-unsafe fn is_original(kept: *const pg_sys::ErrorData, report: &ErrorReportWithLevel) -> bool {
+unsafe fn is_original(kept: *const pg_sys::ErrorData, error: &Error) -> bool {
     // SAFETY: as the caller guarantees; a message is NUL-terminated.
     unsafe {
         let Some(kept) = kept.as_ref().filter(|kept| !kept.message.is_null()) else {
             return false;
         };
         // pgrx has one code for all SQLSTATEs that it does not know, such as a user's own.
-        PgSqlErrorCode::from(kept.sqlerrcode) == report.sql_error_code()
-            && CStr::from_ptr(kept.message).to_string_lossy() == report.message()
+        PgSqlErrorCode::from(kept.sqlerrcode) == error.code
+            && CStr::from_ptr(kept.message).to_string_lossy() == error.message
     }
 }
 

@@ -50,7 +50,7 @@ use super::lease_state::{LeaseSlot, LeaseState, PLACES, SERVER};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
-use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
+use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, Position, UnixMillis, WorkerId};
 use snowflake_core::layout::Layout;
 use snowflake_core::protocol::host::TrustedClock;
 use snowflake_core::reported::Reported;
@@ -515,6 +515,15 @@ impl Shared {
                 }
             }
         });
+    }
+
+    /// The generators of this database that have a slot, and the next position of each.
+    pub fn positions(&self) -> Vec<(SlotKey, Position)> {
+        let mut found = Vec::new();
+        self.for_each_of(this_database(), |slot, key| {
+            found.push((key, slot.live().cursor().position()));
+        });
+        found
     }
 
     /// No ID of a tick that begins at or after this instant was issued since the server

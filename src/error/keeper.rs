@@ -455,7 +455,7 @@ pub fn etcd_grown(why: &str) -> Error {
         )
 }
 
-fn told(message: String) -> Error {
+pub fn told(message: String) -> Error {
     ERRCODE_SUCCESSFUL_COMPLETION.error(message)
 }
 

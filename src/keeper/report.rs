@@ -36,6 +36,16 @@ struct Databases {
 }
 
 impl Databases {
+    fn of(names: &[String]) -> Self {
+        let found = look_up(names);
+        let unknown = found.iter().zip(names).rfind(|(found, _)| found.is_none());
+        let keys = found.iter().flatten();
+        Self {
+            keys: keys.map(|it| u64::from(it.to_u32()) << 32).collect(),
+            unknown: unknown.map(|(_, name)| name.clone()),
+        }
+    }
+
     /// All of them count if a name may be another spelling of one.
     fn has(&self, key: u64) -> bool {
         self.unknown.is_some() || self.keys.contains(&database_of(key))
@@ -81,7 +91,7 @@ fn databases() -> Option<Rc<Databases>> {
         let found = known().unwrap_or_else(|| {
             // Before the look: a change from here on counts.
             CHANGED.set(false);
-            let found = Rc::new(look_up(&names));
+            let found = Rc::new(Databases::of(&names));
             FOUND.set(Some((names.clone(), Rc::clone(&found))));
             found
         });
@@ -91,25 +101,16 @@ fn databases() -> Option<Rc<Databases>> {
     }
 }
 
-/// Looks names up, see the head of the file. In a transaction.
-fn look_up(names: &[String]) -> Databases {
-    let mut found = Databases {
-        keys: Vec::new(),
-        unknown: None,
-    };
+/// Looks the database of each name up, see the head of the file. In a transaction.
+pub fn look_up(names: &[String]) -> Vec<Option<pg_sys::Oid>> {
     // SAFETY: a catalog that every process can open; its lock ends with the transaction.
     unsafe {
         let mode = pg_sys::AccessShareLock.cast_signed();
         let catalog = pg_sys::table_open(pg_sys::DatabaseRelationId, mode);
-        for name in names {
-            match oid_in(catalog, name) {
-                None => found.unknown = Some(name.clone()),
-                Some(database) => found.keys.push(u64::from(database.to_u32()) << 32),
-            }
-        }
+        let found = names.iter().map(|name| oid_in(catalog, name)).collect();
         pg_sys::table_close(catalog, mode);
+        found
     }
-    found
 }
 
 /// The OID of the database of this name, as GetDatabaseTuple() of postinit.c finds it.

@@ -33,15 +33,8 @@ c_function!(snowflake_horizon, |call| {
     entry.lock_for(catalog::ANY_USE)?;
     generator_horizon::check_ascends(entry)?;
     let at = generator_horizon::read(entry)?;
-    least_id(entry, at)
+    generator_horizon::least_id(entry, at)
 });
-
-/// The least ID of a tick that begins at an instant.
-fn least_id(entry: &SessionGenerator, at: UnixMillis) -> Result<i64, Error> {
-    let layout = entry.describe()?.generator.layout;
-    let tick = layout.tick_from(at).min(layout.last_tick());
-    Ok(layout.range_of(tick)?.0.get())
-}
 
 // `snowflake_horizon_support(internal) -> internal`: the planner asks it to simplify a call of
 // the function above. It simplifies nothing, and refuses a query that reads tables as well,

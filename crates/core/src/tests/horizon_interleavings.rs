@@ -13,6 +13,17 @@ fn write(s: &Server, mine: usize, now: i64) -> UnixMillis {
     id
 }
 
+/// A transaction that is prepared, and commits later.
+fn prepare_and_commit(s: &Server) -> UnixMillis {
+    let session = session(s, 0, 3);
+    let id = session.take();
+    session.prepare();
+    // COMMIT PREPARED
+    s.note_end(0);
+    s.unlock();
+    id
+}
+
 /// A transaction that holds more generators than it has places, and this one by a lock.
 fn write_by_lock(s: &Server) -> UnixMillis {
     let session = session(s, 0, 3);
@@ -133,20 +144,11 @@ fn an_id_from_elsewhere_beside_ones_own() {
     });
 }
 
-/// A transaction is prepared, and commits later.
 #[test]
 fn a_prepared_transaction_holds_the_horizon() {
     explore(2, |met| {
         let s = server();
-        let writer = spawn(&s, |s| {
-            let session = session(s, 0, 3);
-            let id = session.take();
-            session.prepare();
-            // COMMIT PREPARED
-            s.note_end(0);
-            s.unlock();
-            id
-        });
+        let writer = spawn(&s, prepare_and_commit);
         // The first one may find that nothing is prepared.
         let first = s.read(4);
         let second = s.read(5);
@@ -204,4 +206,48 @@ fn an_id_from_elsewhere_is_reported_or_refused() {
         met.check_inserted(writer.join().unwrap(), instant(4), report, ended[0]);
     });
     assert!(refuses);
+}
+
+/// A transaction with an ID below a watermark has its record before it in WAL. Two watermarks:
+/// the first one may find that there is no hold, or no lock.
+fn explore_watermarks(interruptions: usize, transaction: fn(&Server) -> UnixMillis) {
+    explore(interruptions, move |met| {
+        let s = server();
+        let writer = spawn(&s, transaction);
+        let watermarks = [4, 5].map(|now| s.write_watermark(now));
+        let id = writer.join().unwrap();
+        for (horizon, at) in watermarks {
+            met.check(id, horizon, s.end_of(0) < at);
+        }
+    });
+}
+
+#[test]
+fn a_watermark_comes_after_the_ends_of_transactions_below_it() {
+    explore_watermarks(2, |s| write(s, 0, 3));
+}
+
+#[test]
+fn a_watermark_comes_after_the_end_of_a_prepared_transaction() {
+    explore_watermarks(2, prepare_and_commit);
+}
+
+#[test]
+fn a_watermark_comes_after_the_end_of_a_transaction_that_holds_by_a_lock() {
+    explore_watermarks(2, write_by_lock);
+}
+
+/// One may have what the other one has found.
+#[test]
+fn two_write_watermarks() {
+    explore(1, |met| {
+        let s = server();
+        let writer = spawn(&s, |s| write(s, 0, 3));
+        let other = spawn(&s, |s| s.write_watermark(5));
+        let mine = s.write_watermark(4);
+        let id = writer.join().unwrap();
+        for (horizon, at) in [mine, other.join().unwrap()] {
+            met.check(id, horizon, s.end_of(0) < at);
+        }
+    });
 }

@@ -5,10 +5,13 @@
 //! A transaction that has ended says so in a flag with no ordering of its own: a reader that
 //! must see its rows has to see the flag by what the holds order. The table of locks is a
 //! mutex, as in PostgreSQL.
+//!
+//! WAL is a counter: who writes a record takes the next number. Its changes have no ordering of
+//! their own either, so that records are in the order that the holds give them.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool as Flag, Ordering::SeqCst as Always};
+use std::sync::atomic::{AtomicBool as Flag, AtomicI64 as Number, Ordering::SeqCst as Always};
 
 use loom::sync::{Arc, Mutex};
 
@@ -57,6 +60,9 @@ pub struct Server {
     trusted: Mutex<TrustedClock>,
     /// Whether the transaction of each session has ended.
     ended: [AtomicBool; 2],
+    wal: AtomicI64,
+    /// Where the record of each transaction's end is, for when all threads have ended.
+    ends: [Number; 2],
     /// The least hold by a lock of [`KEY`].
     lock: Mutex<Option<UnixMillis>>,
 }
@@ -75,6 +81,8 @@ pub fn server() -> Arc<Server> {
         reserving: Mutex::new(()),
         trusted: Mutex::new(TrustedClock::new(reading(3))),
         ended: Default::default(),
+        wal: AtomicI64::new(1),
+        ends: Default::default(),
         lock: Mutex::new(None),
     });
     assert_eq!(
@@ -99,6 +107,17 @@ impl Server {
         (horizon, self.have_ended())
     }
 
+    /// Writes a watermark. Returns the horizon in it, and where it is in WAL.
+    pub fn write_watermark(&self, now: i64) -> (UnixMillis, i64) {
+        let (horizon, _) = self.read(now);
+        (horizon, self.wal.fetch_add(1, Relaxed))
+    }
+
+    /// Where the record of a transaction's end is in WAL.
+    pub fn end_of(&self, mine: usize) -> i64 {
+        self.ends[mine].load(Always)
+    }
+
     /// What is reported, and which transactions have ended by then.
     pub fn report(&self, now: i64) -> (UnixMillis, [bool; 2]) {
         let counts = |database| database == DATABASE;
@@ -115,8 +134,9 @@ impl Server {
         self.ended.each_ref().map(|ended| ended.load(Relaxed))
     }
 
-    /// The transaction of this session has ended.
+    /// The transaction of this session has ended: its record is in WAL, and others see its rows.
     pub fn note_end(&self, mine: usize) {
+        self.ends[mine].store(self.wal.fetch_add(1, Relaxed), Always);
         self.ended[mine].store(true, Relaxed);
     }
 
