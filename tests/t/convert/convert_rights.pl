@@ -165,6 +165,7 @@ is(sql(q{SELECT note FROM snowflake_convert_plan('{s.whole, s.t, s.forced, hidde
 	'role other, which owns table s.t, needs for its constraint t_t_id_fkey: GRANT REFERENCES ON TABLE hidden.t TO other',
 	'role other, which owns table s.t, needs: GRANT CREATE ON SCHEMA s TO other',
 	'role other, which owns table s.t, needs: GRANT USAGE ON SCHEMA hidden TO other',
+	'row-level security applies to the owner of table s.forced, who would not see all rows: ALTER TABLE s.forced NO FORCE ROW LEVEL SECURITY meanwhile',
 	'table s.whole belongs to role mallory, which does not have the rights of role other, the owner of s.part: give both to one role'), 'rights that owners lack');
 like(sql(q{SELECT note FROM snowflake_convert_plan('{s.forced, s.whole}', online => true) WHERE action = 'obstacle' ORDER BY note}),
 	qr/^role mallory, which owns table s.whole, needs: GRANT CREATE ON SCHEMA s TO mallory\nrow-level security applies to the caller or to the owner, .* s\.forced:.*\ntable s.whole belongs/,
