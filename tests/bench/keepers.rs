@@ -40,6 +40,8 @@ use snowflake_registry_client::postgres::PostgresRegistry;
 /// How long the keeper of the default pool waits for a reply.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
 const OUTAGE: Duration = Duration::from_secs(20);
+/// What was late in the first phase is not counted in the second one.
+const SETTLING: Duration = Duration::from_secs(8);
 /// So long the first phase may take, and what follows the outage.
 const STORM_MAX: Duration = Duration::from_secs(100);
 /// So soon a thread sees that a storm is over.
@@ -292,6 +294,7 @@ fn main() {
                     due,
                 };
                 let first = keepers.play(now + STORM_MAX, Some(&storms[0]), false);
+                keepers.play(Instant::now() + SETTLING, None, false);
                 tell(at, "renew");
                 let renewed = keepers.play(Instant::now() + steady, None, false);
                 barrier.wait();

@@ -18,10 +18,10 @@ use Time::HiRes qw(time);
 my ($of_registry, $of_role) = (4_096, 1_024);
 my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 1000 4096 10000');
 my @kinds = split ' ', $ENV{KINDS} || 'postgres etcd';
-my $seconds = $ENV{QUICK} ? 5 : 30;
+my $seconds = $ENV{QUICK} ? 5 : 20;
 my $connections_max = $ENV{CONNECTIONS} || 256;
 my $ticks = POSIX::sysconf(POSIX::_SC_CLK_TCK());
-my @lines;
+my (@lines, @notes);
 
 # A server with this many registries, for as many servers in all.
 sub registries
@@ -101,7 +101,7 @@ sub line
 	for my $phase (qw(acquire renew resume))
 	{
 		my $of = $seen->{$phase};
-		print STDERR join(' ', $phase, map { "$_=" . ($of->{$_} // '') } sort keys %$of), "\n";
+		push @notes, "$what, $phase: " . join(', ', map { "$_ " . ($of->{$_} // '') } sort keys %$of) . "\n";
 	}
 	push @lines, sprintf "| %s | %s | %.1f s%s | %.0f | %.1f / %.1f ms | %.2f ms | %.1f s%s | %s |\n", $what, $connections,
 		$acquire->{greatest} / 1000, $acquire->{without} ? " ($acquire->{without} have none)" : '', $renew->{answers} / $seconds, @$renew{qw(median p99)},
@@ -138,7 +138,7 @@ sub in_postgres
 		SELECT string_agg(format('%s %s kB, %s dead, vacuumed %s times', s.relname, pg_relation_size(s.relid) / 1024, s.n_dead_tup, s.autovacuum_count), '; ' ORDER BY s.relname)
 		FROM pg_stat_all_tables AS s WHERE s.schemaname = '_snowflake' AND s.relname IN ('state', 'leases', 'servers')});
 	my $stored = $node->safe_psql('r0', 'SELECT octet_length(_snowflake.read_registry()::text)');
-	printf STDERR "%d servers: stored %d bytes; %s\n", $count, $stored, $relations;
+	push @notes, sprintf "%d servers: stored %d bytes; %s\n", $count, $stored, $relations;
 	# Whole pages after a checkpoint, which comes every 5 minutes.
 	push @more, sprintf '%.0f MB', ($records * 3600 / $seconds + $images * 12) / 1e6;
 	line($number == 1 ? "$count servers" : "$count servers, $number registries", $connections, $seen, $used[1] - $used[0], @more);
@@ -150,7 +150,7 @@ sub in_etcd
 {
 	my ($count) = @_;
 	my $why = Etcd::missing();
-	if ($why) { print STDERR "skipped: $why\n"; return; }
+	if ($why) { push @notes, "skipped: $why\n"; return; }
 	my $etcd = Etcd->new("etcd$count", 1);
 	my $node = new_node("pools$count", 7);
 	$node->start;
@@ -164,7 +164,7 @@ sub in_etcd
 		return;
 	};
 	my ($connections, $seen) = play($count, $begins, $etcd->url);
-	printf STDERR "%d servers: etcd's database grew by %d bytes in %d seconds\n", $count, $sizes[1] - $sizes[0], $seconds;
+	push @notes, sprintf "%d servers: etcd's database grew by %d bytes in %d seconds\n", $count, $sizes[1] - $sizes[0], $seconds;
 	push @more, '', '', '', '', sprintf '%.0f MB', ($sizes[1] - $sizes[0]) * 3600 / $seconds / 1e6;
 	line("$count servers, etcd", $connections, $seen, $used[1] - $used[0], @more);
 	$etcd->kill_members(0);
@@ -180,5 +180,5 @@ for my $count (@sizes)
 
 open my $report, '>', "$ENV{TESTDIR}/report" or die $!;
 print {$report} '| | connections | all have a worker ID after | renewals a second | median / 99th percentile | processor time of each | after 20 s without the registry, all have renewed in | memory of a connection | ',
-	"`snowflake_cluster_horizon()` | `snowflake_workers` | `snowflake_pools` | WAL an hour |\n", '|---' x 12, "|\n", @lines;
+	"`snowflake_cluster_horizon()` | `snowflake_workers` | `snowflake_pools` | WAL an hour |\n", '|---' x 12, "|\n", @lines, "\n", @notes;
 close $report or die $!;
