@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::session_generator::{Purpose, SessionGenerator};
 use super::shmem::{self, Shared, SlotKey};
-use super::tx_holds::{self, least_of, locked};
+use super::tx_holds;
 use super::{issue, session};
 use snowflake_core::horizon::{BEGINNING, InsertError};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
@@ -30,9 +30,9 @@ thread_local! {
 pub fn read(entry: &'static SessionGenerator) -> Result<UnixMillis, Error> {
     let shared = shmem::shared()?;
     let (slot, reached) = issue::advance_to_now(entry)?;
-    let key = entry.key();
-    let search = || least_of(&locked(), key);
-    Ok(slot.horizon().read(reached, shared, key.bits(), search))
+    let key = entry.key().bits();
+    let search = || tx_holds::least_locked(shared, |its| its == key);
+    Ok(slot.horizon().read(reached, shared, key, search))
 }
 
 /// The least ID of a tick that begins at an instant.
@@ -42,16 +42,19 @@ pub fn least_id(entry: &SessionGenerator, at: UnixMillis) -> Result<i64, Error> 
     Ok(layout.range_of(tick)?.0.get())
 }
 
-/// The horizon of a generator if its cursor were at `now`, for a view.
+/// The horizon of a generator if its cursor were at `now`, for a view. `locked` are all that is
+/// held by locks, by their instants.
 pub fn at(
     shared: &Shared,
     key: SlotKey,
     slot: &Slot,
-    locked: &[(SlotKey, UnixMillis)],
+    locked: &[(u64, UnixMillis)],
     now: UnixMillis,
 ) -> UnixMillis {
-    let locked = least_of(locked, key);
-    slot.horizon().peek(now, shared, key.bits(), locked)
+    let key = key.bits();
+    let locked = locked.iter().find(|(its, _)| *its == key);
+    slot.horizon()
+        .peek(now, shared, key, locked.map(|(_, at)| *at))
 }
 
 /// Inserts an ID that may come from elsewhere, see `snowflake_core::horizon`.

@@ -158,10 +158,10 @@ impl Host for Postgres<Caller> {
             .is_some_and(|context| !context.path.is_first())
     }
 
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
+    fn hold(&self, _slot: &Slot, at: UnixMillis) -> Result<(), Error> {
         let entry = self.0.entry;
         let key = entry.pinned_key().unwrap_or_else(|| entry.key());
-        tx_holds::hold(self.0.shared, key, slot, at)
+        tx_holds::hold(self.0.shared, key, at)
     }
 
     fn reported(&self) -> UnixMillis {

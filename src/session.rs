@@ -7,6 +7,12 @@
 //! AbortTransaction() before XACT_EVENT_ABORT, and PrepareTransaction() adds the prepared
 //! transaction to that list, in EndPrepare(), before XACT_EVENT_PREPARE. A process that ends
 //! in a transaction aborts it first. See [`super::tx_holds`] for what needs this.
+//!
+//! What the session holds back is withdrawn later, when PostgreSQL has freed the transaction's
+//! locks, by resource owners: then all libraries have been told of the end. Citus commits on its
+//! workers when it is told, so a reader on the coordinator sees all rows below its horizon. The
+//! price: between the two, others can have the locks, see "After the locks" in
+//! `snowflake_core::horizon`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,6 +28,8 @@ thread_local! {
     static ENTRIES: RefCell<BTreeMap<u32, &'static SessionGenerator>> = const { RefCell::new(BTreeMap::new()) };
     /// Entries of generators that were dropped.
     static UNUSED: RefCell<Vec<&'static SessionGenerator>> = const { RefCell::new(Vec::new()) };
+    /// The end of the transaction was told, and what it holds and pins stands.
+    static ENDED: Cell<bool> = const { Cell::new(false) };
     /// At this number of entries, those of dropped generators are searched for.
     static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
 }
@@ -131,6 +139,7 @@ fn register() {
         }
         pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
         pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
+        pg_sys::RegisterResourceReleaseCallback(Some(on_release), std::ptr::null_mut());
     });
 }
 
@@ -180,12 +189,35 @@ unsafe extern "C-unwind" fn before_prepare() {
     tx_holds::prepare();
 }
 
+/// Called when PostgreSQL frees what an owner has, in each phase: for each portal and
+/// subtransaction, and at the end of the transaction for each of its owners, from the innermost
+/// one on. The first call after the locks is enough. There is a call as at the end of a
+/// transaction for what a server process has outside of transactions; it finds nothing to do.
+unsafe extern "C-unwind" fn on_release(
+    phase: pg_sys::ResourceReleasePhase::Type,
+    _is_commit: bool,
+    is_top_level: bool,
+    _arg: *mut std::ffi::c_void,
+) {
+    let is_after_locks = phase == pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS;
+    if is_after_locks && is_top_level && ENDED.take() {
+        withdraw();
+    }
+}
+
+/// As [`end_transaction`], raises no error.
+extern "C" fn withdraw() {
+    // Before the pins are given back: a slot in which somebody holds the horizon stays.
+    tx_holds::withdraw();
+    session_generator::unpin();
+}
+
 /// Nothing here raises an error: a transaction that has ended could not be ended by one, and
 /// PostgreSQL would stop the server. So no panic leaves this function: its calling convention
 /// ends the process instead, which has no cost in each transaction.
 extern "C" fn end_transaction(committed: bool, aborted: bool) {
-    // Before the pins are given back: a slot in which somebody holds the horizon stays.
-    tx_holds::withdraw();
+    ENDED.set(true);
+    tx_holds::close();
     session_generator::end_transaction(committed, aborted);
     // No function is running, and no right is left.
     label::forget_others(|| {

@@ -799,14 +799,13 @@ impl SessionGenerator {
         }
         self.context.set(None);
         self.read_context.set(None);
-        if let Some((key, slot)) = self.pinned.take() {
+        if let Some((key, slot)) = self.pinned.get() {
             if created && aborted && !key.is_default() {
                 // No generator will ever have both this OID and this past.
                 slot.abandon();
             } else if unsettled {
                 slot.end_rewrite(committed);
             }
-            slot.unpin();
         }
     }
 
@@ -870,11 +869,21 @@ fn limited(generator: &'static Generator, max_ahead: Option<Millis>) -> &'static
     })
 }
 
-/// The transaction ends: gives all pins back.
+/// The transaction ends, and has its locks: what it has changed is kept or forgotten before
+/// another session can have them.
 pub fn end_transaction(committed: bool, aborted: bool) {
+    PINNED.with_borrow(|pinned| {
+        pinned
+            .iter()
+            .for_each(|entry| entry.end(committed, aborted))
+    });
+}
+
+/// Gives all pins back.
+pub fn unpin() {
     PINNED.with_borrow_mut(|pinned| {
-        for entry in pinned.drain(..) {
-            entry.end(committed, aborted);
+        for (_, slot) in pinned.drain(..).filter_map(|entry| entry.pinned.take()) {
+            slot.unpin();
         }
     });
 }

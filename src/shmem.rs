@@ -13,6 +13,7 @@
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
 //! | `Shared::holders`, `holders_used` | who holds back which horizon, see `snowflake_core::horizon`: a place for each process; and how many of the places were ever used |
+//! | `Shared::lock_list`, `noted` | by which locks generators are held, see `snowflake_core::lock_list`; the list is under `HOLDS_LOCK` |
 //! | `Shared::defaults`, `others`, `leased`, `locks` | the addresses, in every process, of the slots of the two fixed tables, of the places of leases of generators, and of the locks; written by the postmaster before any backend starts |
 //! | a slot | see `snowflake_core::slot` |
 //!
@@ -32,9 +33,9 @@
 //! # Locks
 //!
 //! Locks are taken in this order: the relation, the reservation lock (both
-//! heavyweight), then one of the two lightweight locks here. `TABLE_LOCK` is taken
+//! heavyweight), then one of the three lightweight locks here. `TABLE_LOCK` is taken
 //! exclusively to evict and to add a table, and shared to go through all slots; finding
-//! and pinning a slot takes none. Code under these two never calls PostgreSQL.
+//! and pinning a slot takes none. Code under these three never calls PostgreSQL.
 //!
 //! After a crash of any backend the postmaster initialises all of this anew.
 
@@ -52,6 +53,7 @@ use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
 use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, Position, UnixMillis, WorkerId};
 use snowflake_core::layout::Layout;
+use snowflake_core::lock_list::{LockList, Noted};
 use snowflake_core::protocol::host::TrustedClock;
 use snowflake_core::reported::Reported;
 use snowflake_core::shuffle::Shuffle;
@@ -82,10 +84,12 @@ pub struct Shared {
     holders: &'static [ProcessHolds],
     holders_used: Used,
     reported: Reported,
+    lock_list: UnsafeCell<LockList>,
+    noted: Noted,
     defaults: &'static [Slot],
     others: &'static [Slot],
     leased: &'static [LeaseSlot],
-    locks: [*mut pg_sys::LWLockPadded; 2],
+    locks: [*mut pg_sys::LWLockPadded; 3],
 }
 
 // The core's own tests use a closer layout of slots.
@@ -156,15 +160,16 @@ pub fn shared() -> Result<&'static Shared, Error> {
 }
 
 const NAME: &CStr = c"snowflake_id";
-/// One of our two lightweight locks. Each has a tranche of its own, whose name is the wait
+/// One of our three lightweight locks. Each has a tranche of its own, whose name is the wait
 /// event of those that wait for it.
 #[derive(Clone, Copy)]
 enum Lock {
     Table,
     Clock,
+    Holds,
 }
 
-const LOCK_NAMES: [&CStr; 2] = [c"SnowflakeTable", c"SnowflakeIdentity"];
+const LOCK_NAMES: [&CStr; 3] = [c"SnowflakeTable", c"SnowflakeIdentity", c"SnowflakeHolds"];
 
 /// The place of AddinShmemInitLock among PostgreSQL's own locks, the same from 15 to 18.
 const ADDIN_SHMEM_INIT_LOCK: usize = 21;
@@ -243,18 +248,32 @@ impl Shared {
         &self.reported
     }
 
+    /// Whether there may be locks that hold generators.
+    pub const fn noted(&self) -> &Noted {
+        &self.noted
+    }
+
+    /// Runs `f` with the list of the locks that hold generators. `f` must not call PostgreSQL.
+    pub fn with_lock_list<T>(&self, f: impl FnOnce(&mut LockList) -> T) -> T {
+        self.locked(Lock::Holds, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+            // SAFETY: the lock excludes all others who look at it.
+            f(unsafe { &mut *self.lock_list.get() })
+        })
+    }
+
     /// The order of a generator's random sequence numbers.
     pub fn shuffle(&self, key: SlotKey) -> Shuffle {
         Shuffle::new(self.secret, key.0)
     }
 
-    /// Runs `f` under one of our two lightweight locks. `f` must not call PostgreSQL:
+    /// Runs `f` under one of our three lightweight locks. `f` must not call PostgreSQL:
     /// an error would keep the lock held until the end of the transaction.
     fn locked<T>(&self, lock: Lock, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T) -> T {
-        let [table, clock] = self.locks;
+        let [table, clock, holds] = self.locks;
         let lock = match lock {
             Lock::Table => table,
             Lock::Clock => clock,
+            Lock::Holds => holds,
         };
         // SAFETY: the tranches of both locks were requested by on_request().
         unsafe {
@@ -688,6 +707,8 @@ unsafe fn initialise(
             holders,
             holders_used: Used::default(),
             reported: Reported::default(),
+            lock_list: UnsafeCell::default(),
+            noted: Noted::default(),
             defaults,
             others,
             leased,

@@ -27,9 +27,9 @@
 //! PREPARED. A lock more for each generator that a transaction uses, which has a lock for the
 //! sequence already: who uses up the table of locks so, could before.
 //!
-//! A reader that may find such a lock goes through the table of locks, and so does the keeper
-//! for its report. After a start either may find one; so the slot of each generator, and what
-//! the server has reported, say so until a search finds none.
+//! A session lists its lock in shared memory, and readers and the keeper ask PostgreSQL for the
+//! locks in the list: `snowflake_core::lock_list` has the rules. A lock that somebody has is one that
+//! PostgreSQL counts a request for: all modes are Share, so nobody waits for one.
 
 use std::cell::{Cell, RefCell};
 
@@ -40,7 +40,7 @@ use super::error::{self, Error};
 use super::shmem::{self, Shared, SlotKey};
 use snowflake_core::horizon::{Announced, Held, InsertError, ProcessHolds, Session};
 use snowflake_core::id::UnixMillis;
-use snowflake_core::slot::Slot;
+use snowflake_core::lock_list::{self, LockList, Locks, Noted};
 
 thread_local! {
     static HELD: RefCell<Held> = RefCell::default();
@@ -89,9 +89,9 @@ impl Session for Ours {
 
 /// Holds a generator at an instant, before the session takes IDs of it. The transaction has
 /// pinned the slot.
-pub fn hold(shared: &Shared, key: SlotKey, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
+pub fn hold(shared: &Shared, key: SlotKey, at: UnixMillis) -> Result<(), Error> {
     let ours = Ours(holder(shared)?);
-    HELD.with_borrow_mut(|held| held.hold(&ours, slot.horizon(), key.bits(), at))
+    HELD.with_borrow_mut(|held| held.hold(&ours, key.bits(), at))
 }
 
 /// The session, which holds the generator, has taken IDs of this tick and later.
@@ -101,7 +101,14 @@ pub fn narrow_hold(key: SlotKey, at: UnixMillis) {
     }
 }
 
-/// The transaction has ended, and other sessions see so.
+/// The transaction has ended, and other sessions see so. It still has its locks.
+pub fn close() {
+    if let Some(holder) = HOLDER.get() {
+        HELD.with_borrow_mut(|held| held.close(holder));
+    }
+}
+
+/// The transaction has ended, and all libraries were told so.
 pub fn withdraw() {
     if let Some(holder) = HOLDER.get() {
         HELD.with_borrow_mut(|held| held.withdraw(holder));
@@ -112,26 +119,26 @@ pub fn withdraw() {
 pub fn prepare() {
     let held: Vec<_> = HELD.with_borrow(|held| held.iter().collect());
     for (bits, at) in held {
-        let key = SlotKey::from_bits(bits);
-        lock(key, at);
-        if let Ok(shared) = shmem::shared() {
-            // This transaction has pinned it.
-            shared.with_slot(key, |slot| slot.horizon().lock());
-        }
+        lock(SlotKey::from_bits(bits), at);
     }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn lock(key: SlotKey, at: UnixMillis) {
+fn tag_of(key: SlotKey, at: UnixMillis) -> pg_sys::LOCKTAG {
     let at = at.get().cast_unsigned();
-    let tag = pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
         locktag_field1: key.database_oid(),
         locktag_field2: key.relation().to_u32(),
         locktag_field3: at as u32,
         locktag_field4: (at >> 32) as u16,
         locktag_type: pg_sys::LockTagType::LOCKTAG_USERLOCK as u8,
         locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
-    };
+    }
+}
+
+/// Takes and lists a lock.
+fn lock(key: SlotKey, at: UnixMillis) {
+    let tag = tag_of(key, at);
     // SAFETY: in a transaction; its resource owner is valid. If the lock is refused, aborting
     // the transaction puts the owner back.
     unsafe {
@@ -147,12 +154,55 @@ fn lock(key: SlotKey, at: UnixMillis) {
     }
     // Before the transaction takes an ID, or withdraws its other hold.
     if let Ok(shared) = shmem::shared() {
-        shared.reported().locks().note();
+        lock_list::note(shared, key.bits(), at);
     }
 }
 
-/// The generators that are held by locks, and where.
-pub fn locked() -> Vec<(SlotKey, UnixMillis)> {
+/// In recovery no lock holds a generator, and those of prepared transactions are not there yet:
+/// so a search then would not find what the list lacks.
+fn is_in_recovery() -> bool {
+    // SAFETY: reads shared memory.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// The least instant at which locks hold generators whose keys count.
+pub fn least_locked(shared: &Shared, counts: impl Fn(u64) -> bool) -> Option<UnixMillis> {
+    if is_in_recovery() {
+        return None;
+    }
+    lock_list::least(shared, counts)
+}
+
+/// All generators that are held by locks, by their keys, and where.
+pub fn locked(shared: &Shared) -> Vec<(u64, UnixMillis)> {
+    if is_in_recovery() {
+        return Vec::new();
+    }
+    lock_list::all(shared)
+}
+
+impl Locks for Shared {
+    fn noted(&self) -> &Noted {
+        self.noted()
+    }
+
+    fn with_list<T>(&self, f: impl FnOnce(&mut LockList) -> T) -> T {
+        self.with_lock_list(f)
+    }
+
+    fn is_taken(&self, key: u64, at: UnixMillis) -> bool {
+        let tag = tag_of(SlotKey::from_bits(key), at);
+        // SAFETY: looks the tag up in the table of locks.
+        unsafe { pg_sys::LockWaiterCount(&raw const tag) > 0 }
+    }
+
+    fn search(&self) -> Vec<(u64, UnixMillis)> {
+        search()
+    }
+}
+
+/// Goes through the table of locks.
+fn search() -> Vec<(u64, UnixMillis)> {
     let mut found = Vec::new();
     // SAFETY: a copy of the table of locks in this memory context, with as many elements as
     // it says; it is freed here.
@@ -170,7 +220,7 @@ pub fn locked() -> Vec<(SlotKey, UnixMillis)> {
                 let (database, generator) = (tag.locktag_field1, tag.locktag_field2);
                 let key = u64::from(database) << 32 | u64::from(generator);
                 let at = u64::from(tag.locktag_field4) << 32 | u64::from(tag.locktag_field3);
-                found.push((SlotKey::from_bits(key), UnixMillis::new(at.cast_signed())));
+                found.push((key, UnixMillis::new(at.cast_signed())));
             }
         }
         if count > 0 {
@@ -179,12 +229,6 @@ pub fn locked() -> Vec<(SlotKey, UnixMillis)> {
         pg_sys::pfree(all.cast());
     }
     found
-}
-
-/// The least instant at which locks hold a generator.
-pub fn least_of(locked: &[(SlotKey, UnixMillis)], key: SlotKey) -> Option<UnixMillis> {
-    let its = locked.iter().filter(|(held, _)| *held == key);
-    its.map(|(_, at)| *at).min()
 }
 
 /// Holds a generator for an ID of this tick, which may come from elsewhere, see

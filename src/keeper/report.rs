@@ -20,7 +20,7 @@ use super::super::shmem::Shared;
 use super::super::{compat, error, guc, os_clock, tx_holds};
 use snowflake_core::horizon::database_of;
 use snowflake_core::id::UnixMillis;
-use snowflake_core::reported::{self, LocksFound};
+use snowflake_core::reported;
 
 /// How long a server that stops waits for the transactions of its sessions to end, which the
 /// stop has told as well.
@@ -146,16 +146,6 @@ unsafe fn oid_in(catalog: pg_sys::Relation, name: &str) -> Option<pg_sys::Oid> {
     }
 }
 
-/// Searches for holds by locks, such as of prepared transactions, in these databases.
-fn locked(databases: &Databases) -> LocksFound {
-    let all = tx_holds::locked();
-    let counted = all.iter().filter(|(key, _)| databases.has(key.bits()));
-    LocksFound {
-        any: !all.is_empty(),
-        least: counted.map(|(_, at)| *at).min(),
-    }
-}
-
 thread_local! {
     /// The name of which the log has told last.
     static TOLD: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -182,8 +172,8 @@ pub fn report(shared: &Shared) -> Option<UnixMillis> {
         let wall = trusted.followed(reading, limit).wall.millis();
         Some(wall.min(bound))
     })?;
-    let counts = |database| databases.has(database);
-    let search = || locked(&databases);
+    let counts = |key| databases.has(key);
+    let search = || tx_holds::least_locked(shared, counts);
     Some(shared.reported().report(now, shared, counts, search))
 }
 
@@ -197,6 +187,6 @@ pub fn held(shared: &Shared, stops: bool) -> Option<UnixMillis> {
         compat::wait_keeper(None, Some(SESSIONS_NAP_MILLIS));
     }
     let held = sessions();
-    let locked = shared.reported().locked(|| locked(&databases));
+    let locked = tx_holds::least_locked(shared, |key| databases.has(key));
     held.into_iter().chain(locked).min()
 }

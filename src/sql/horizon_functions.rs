@@ -294,11 +294,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator
 
 /// How far the horizon of a generator lies behind the clock, in milliseconds; `None` if it has
 /// none. For a view, which waits for no lock.
-pub fn lag(
-    entry: &SessionGenerator,
-    locked: &[(shmem::SlotKey, UnixMillis)],
-    now: UnixMillis,
-) -> Option<f64> {
+pub fn lag(entry: &SessionGenerator, locked: &[(u64, UnixMillis)], now: UnixMillis) -> Option<f64> {
     // SAFETY: reads shared memory.
     if unsafe { pg_sys::RecoveryInProgress() } {
         return None;

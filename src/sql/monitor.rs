@@ -289,8 +289,7 @@ c_function!(snowflake_worker, |call| {
 
 // The view `pg_stat_snowflake`.
 c_function!(pg_stat_snowflake, |call| {
-    shmem::shared()?;
-    let locked = tx_holds::locked();
+    let locked = tx_holds::locked(shmem::shared()?);
     let now = os_clock::wall().millis();
     let rows = generators()?.filter_map(|entry| {
         // A generator without a slot has no counts.

@@ -34,8 +34,6 @@
 //! | `ProcessHolds::process` | the process that had the place last, for a view |
 //! | `Horizon::announced` | no greater horizon was returned; raised by readers, and at a start |
 //! | `Horizon::returned` | the greatest horizon that was returned; raised by readers |
-//! | `Horizon::locked` | see [`Locks`]: the locks that hold the generator |
-//! | `Locks` | the low bit: there may be such a lock; above it, how often one was taken. Changed by read-modify-writes, with AcqRel |
 //!
 //! # Why no row is missed
 //!
@@ -53,8 +51,21 @@
 //! the reader has seen the end of that transaction, and only finds a horizon that is less
 //! than it could be.
 //!
-//! The cursor is reset by [`super::slot::Slot`] only where nobody holds the horizon: a session
-//! that holds it has pinned the slot and locked the sequence.
+//! # After the locks
+//!
+//! PostgreSQL frees the locks of a transaction before its session withdraws what it holds: see
+//! `src/session.rs`. In between, another session can change the label of the generator, and a third
+//! one then resets the cursor ([`super::slot::Slot::settle`]) while the hold still stands. A hold
+//! that stands longer only makes horizons less than they could be. But a reset also forgets which
+//! horizon was returned, and none may go back: the cursor starts at the mark, which no horizon has
+//! passed, so only the hold could lie before one. A reader may have passed a hold, as long as that
+//! lies before the IDs that the session takes. So a session calls [`Held::close`] while it has its
+//! locks: no reader passes what stands after that. (A hold by a lock cannot be raised. So a change
+//! of the label between the moments at which PostgreSQL frees two locks of one transaction may take
+//! the horizon back, by the time between steps 1 and 2.)
+//!
+//! The slot goes to another generator only if nobody has pinned it. A session that holds has
+//! pinned the slot, and gives that back after it has withdrawn.
 //!
 //! # IDs that come from elsewhere
 //!
@@ -76,11 +87,8 @@
 //! PostgreSQL's, and so is each generator of a prepared transaction, see `src/tx_holds.rs`. Such
 //! a hold is not raised, and ends with its transaction.
 //!
-//! A session says so in [`Horizon::lock`] after it has the lock, and before it takes an ID, or
-//! withdraws its other hold. A reader looks at the places first, and then whether there are
-//! locks. It reads [`Horizon::locked`] before it searches: so it finds each lock that was noted
-//! by then. The note is withdrawn only if nothing was found and no lock was noted since. A
-//! view, which has searched before, withdraws none.
+//! A session lists the lock ([`super::lock_list`]) when it has it, and before it takes an ID, or
+//! withdraws its other hold. A reader looks at the places first, and then at the list.
 
 use super::id::UnixMillis;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -226,7 +234,8 @@ pub trait Session {
     /// The session's places.
     fn holder(&self) -> &ProcessHolds;
 
-    /// Holds a generator by a lock until the transaction ends, besides the locks that it has.
+    /// Holds a generator by a lock until the transaction ends, besides the locks that it has, and
+    /// lists it.
     ///
     /// # Errors
     /// There is no room for another lock.
@@ -267,18 +276,17 @@ impl Held {
     pub fn hold<S: Session>(
         &mut self,
         session: &S,
-        horizon: &Horizon,
         key: u64,
         at: UnixMillis,
     ) -> Result<(), S::Error> {
         match self.own(key).copied() {
             None => {
                 let own = self.fresh(key, at, None);
-                own.publish(session, horizon)?;
+                own.publish(session)?;
                 self.0.push(own);
             }
             // It has inserted IDs from elsewhere.
-            Some(own) if at < own.at => self.set(session, horizon, Own { at, ..own })?,
+            Some(own) if at < own.at => self.set(session, Own { at, ..own })?,
             Some(_) => {}
         }
         Ok(())
@@ -334,7 +342,7 @@ impl Held {
                 ..own
             },
         );
-        let published = own.publish(session, horizon.horizon());
+        let published = own.publish(session);
         published.map_err(InsertError::Unheld)?;
         // See the head of the file.
         fence(SeqCst);
@@ -355,6 +363,25 @@ impl Held {
         Err(InsertError::Past(announced))
     }
 
+    /// The transaction has taken its last ID, and PostgreSQL has not yet freed its locks. A place
+    /// without an ID is withdrawn, and one that lies before its IDs is raised to them: see "After
+    /// the locks" at the head of the file.
+    pub fn close(&mut self, holder: &ProcessHolds) {
+        for own in &mut self.0 {
+            let Some(hold) = holder.holds.get(own.place) else {
+                continue;
+            };
+            match own.safe {
+                None => hold.withdraw(),
+                Some(safe) if own.at < safe => {
+                    own.at = safe;
+                    hold.publish(own.key, safe);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
     /// The transaction has ended, and other sessions see so. Locks end by themselves.
     pub fn withdraw(&mut self, holder: &ProcessHolds) {
         let used = self.0.len().min(PLACES);
@@ -366,9 +393,10 @@ impl Held {
         self.0.is_empty()
     }
 
-    /// The generators that the transaction holds, and where.
+    /// The generators that the transaction holds, and where its IDs begin.
     pub fn iter(&self) -> impl Iterator<Item = (u64, UnixMillis)> {
-        self.0.iter().map(|own| (own.key, own.at))
+        let held = self.0.iter();
+        held.map(|own| (own.key, own.safe.unwrap_or(own.at)))
     }
 
     fn own(&mut self, key: u64) -> Option<&mut Own> {
@@ -385,13 +413,8 @@ impl Held {
         }
     }
 
-    fn set<S: Session>(
-        &mut self,
-        session: &S,
-        horizon: &Horizon,
-        own: Own,
-    ) -> Result<(), S::Error> {
-        own.publish(session, horizon)?;
+    fn set<S: Session>(&mut self, session: &S, own: Own) -> Result<(), S::Error> {
+        own.publish(session)?;
         if let Some(known) = self.own(own.key) {
             *known = own;
         }
@@ -400,15 +423,14 @@ impl Held {
 }
 
 impl Own {
-    fn publish<S: Session>(self, session: &S, horizon: &Horizon) -> Result<(), S::Error> {
+    fn publish<S: Session>(self, session: &S) -> Result<(), S::Error> {
         match session.holder().holds.get(self.place) {
-            Some(hold) => hold.publish(self.key, self.at),
-            None => {
-                session.lock(self.key, self.at)?;
-                horizon.lock();
+            Some(hold) => {
+                hold.publish(self.key, self.at);
+                Ok(())
             }
+            None => session.lock(self.key, self.at),
         }
-        Ok(())
     }
 }
 
@@ -418,7 +440,6 @@ impl Own {
 pub struct Horizon {
     announced: AtomicI64,
     returned: AtomicI64,
-    locked: Locks,
 }
 
 impl Default for Horizon {
@@ -426,77 +447,38 @@ impl Default for Horizon {
         Self {
             announced: AtomicI64::new(BEGINNING.get()),
             returned: AtomicI64::new(BEGINNING.get()),
-            locked: Locks::default(),
         }
-    }
-}
-
-/// Whether there may be a lock that a search has to find. See the head of the file.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct Locks(AtomicU64);
-
-/// After a start there may be a lock.
-impl Default for Locks {
-    fn default() -> Self {
-        Self(AtomicU64::new(MAY_BE_LOCKED))
-    }
-}
-
-impl Locks {
-    fn reset(&self) {
-        self.0.store(MAY_BE_LOCKED, Relaxed);
-    }
-
-    /// There is a lock: called when it was taken, and before what relies on that.
-    pub fn note(&self) {
-        let next = |locked: u64| Some((locked | MAY_BE_LOCKED).wrapping_add(2));
-        let _ = self.0.fetch_update(AcqRel, Acquire, next);
-    }
-
-    /// What was noted by now, if there may be a lock. Read before a search for it.
-    pub(super) fn noted(&self) -> Option<u64> {
-        let noted = self.0.load(Acquire);
-        (noted & MAY_BE_LOCKED != 0).then_some(noted)
-    }
-
-    /// A search that began when this was noted has found no lock. If one was noted since, the
-    /// search may have missed it: it stays noted.
-    pub(super) fn none_was_found(&self, noted: u64) {
-        let after = noted & !MAY_BE_LOCKED;
-        let _ = self.0.compare_exchange(noted, after, AcqRel, Relaxed);
     }
 }
 
 /// Knows a horizon that may have been returned; none that was is greater.
 pub trait Announced {
     fn announced(&self) -> UnixMillis;
-
-    fn horizon(&self) -> &Horizon;
 }
 
 impl Announced for Horizon {
     fn announced(&self) -> UnixMillis {
         self.announced()
     }
-
-    fn horizon(&self) -> &Horizon {
-        self
-    }
 }
 
-/// See [`Locks`].
-const MAY_BE_LOCKED: u64 = 1;
-
-/// What a search for locks has found, and what was noted before it.
-type Search = Option<(u64, Option<UnixMillis>)>;
+/// The least of a position's instant and all holds. `search` finds the least hold by a lock.
+fn least_of_all(
+    reached: UnixMillis,
+    processes: &impl Processes,
+    key: u64,
+    search: &mut impl FnMut() -> Option<UnixMillis>,
+) -> UnixMillis {
+    // The places first: a transaction that is prepared moves its hold.
+    let held = least(processes.holders(), key);
+    held.into_iter().chain(search()).fold(reached, Ord::min)
+}
 
 impl Horizon {
     /// As of a new slot. Only while the cursor is reset, and nobody else uses the generator.
     pub(super) fn reset(&self) {
         self.announced.store(BEGINNING.get(), Relaxed);
         self.returned.store(BEGINNING.get(), Relaxed);
-        self.locked.reset();
     }
 
     /// No horizon past this instant was returned before the generator got its slot. Called
@@ -510,50 +492,10 @@ impl Horizon {
         UnixMillis::new(self.announced.load(Relaxed))
     }
 
-    /// A lock holds the generator. Called when the lock is there, before its transaction takes
-    /// an ID or withdraws its other hold, both of which are a Release.
-    pub fn lock(&self) {
-        self.locked.note();
-    }
-
-    /// The least hold by a lock, which `search` finds. It is called only if there may be one,
-    /// and once for all calls with the same `last`: a lock that has ended since is found again.
-    fn least_locked(
-        &self,
-        last: &mut Search,
-        search: &mut impl FnMut() -> Option<UnixMillis>,
-    ) -> Option<UnixMillis> {
-        let before = self.locked.noted()?;
-        match *last {
-            Some((noted, found)) if noted == before => return found,
-            _ => {}
-        }
-        let found = search();
-        if found.is_none() {
-            self.locked.none_was_found(before);
-        }
-        *last = Some((before, found));
-        found
-    }
-
-    /// The least of a position's instant and all holds.
-    fn least(
-        &self,
-        reached: UnixMillis,
-        processes: &impl Processes,
-        key: u64,
-        last: &mut Search,
-        search: &mut impl FnMut() -> Option<UnixMillis>,
-    ) -> UnixMillis {
-        // The places first: a transaction that is prepared moves its hold.
-        let held = least(processes.holders(), key);
-        let locked = self.least_locked(last, search);
-        held.into_iter().chain(locked).fold(reached, Ord::min)
-    }
-
     /// The horizon. `reached` is the instant of a position that the caller has moved the
-    /// cursor to, or loaded, see [`super::protocol::advance_to_now`]. It does not go back while the
-    /// generator keeps its slot.
+    /// cursor to, or loaded, see [`super::protocol::advance_to_now`]. `search` finds the least hold by
+    /// a lock ([`super::lock_list::least`]). The horizon does not go back while the generator keeps
+    /// its slot.
     pub fn read(
         &self,
         reached: UnixMillis,
@@ -561,12 +503,11 @@ impl Horizon {
         key: u64,
         mut search: impl FnMut() -> Option<UnixMillis>,
     ) -> UnixMillis {
-        let mut last = None;
-        let first = self.least(reached, processes, key, &mut last, &mut search);
+        let first = least_of_all(reached, processes, key, &mut search);
         self.announced.fetch_max(first.get(), Relaxed);
         // See the head of the file.
         fence(SeqCst);
-        let second = self.least(first, processes, key, &mut last, &mut search);
+        let second = least_of_all(first, processes, key, &mut search);
         // A horizon stays true: what lay before it has ended, and nothing is taken there.
         // Acquire: a reader that returns another reader's horizon has seen what that one has.
         let before = self.returned.fetch_max(second.get(), AcqRel);
@@ -585,13 +526,6 @@ impl Horizon {
         let held = least(processes.holders(), key);
         let now = held.into_iter().chain(locked).fold(reached, Ord::min);
         now.max(UnixMillis::new(self.returned.load(Relaxed)))
-    }
-}
-
-#[cfg(test)]
-impl Locks {
-    fn copy(&self) -> Self {
-        Self(AtomicU64::new(self.0.load(Relaxed)))
     }
 }
 

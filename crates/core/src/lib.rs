@@ -22,6 +22,7 @@ pub mod id; // the numbers that everything else is made of
 pub mod label; // layout and policy as text
 pub mod layout; // which bit means what, and which instant a tick is
 pub mod lease; // which server has which worker ID
+pub mod lock_list; // by which locks transactions hold generators
 pub mod mask; // IDs that tell nothing without a key
 pub mod policy; // how far a generator may go, and where a tick's sequence numbers start
 pub mod presets; // the texts of the schemes that people run

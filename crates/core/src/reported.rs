@@ -13,9 +13,8 @@
 //!    before it takes an ID.
 //!
 //! Between the store and the look, both have a SeqCst fence: so at least one of the two
-//! sees the other. A session that holds by a lock notes so in `Reported::locks` between the
-//! lock and its fence; so the one who reports searches for locks only if one may be there, of
-//! any database. Either the report is no later than the hold, or the session takes no ID
+//! sees the other. A session that holds by a lock lists it ([`super::lock_list`]) before its
+//! fence. Either the report is no later than the hold, or the session takes no ID
 //! that lies before the instant. Later IDs of its transaction do not lie before either: the
 //! cursor only grows where somebody holds the horizon.
 //!
@@ -33,7 +32,7 @@
 //!
 //! Generators that go back in time keep to none of this. They have no horizon.
 
-use super::horizon::{Announced, Horizon, Locks, ProcessHolds, Processes, database_of};
+use super::horizon::{Announced, Horizon, ProcessHolds, Processes, database_of};
 use super::id::UnixMillis;
 use super::layout::Layout;
 use super::sync::Ordering::{Relaxed, SeqCst};
@@ -43,25 +42,14 @@ use super::sync::{AtomicI64, fence};
 #[derive(Debug)]
 pub struct Reported {
     at: AtomicI64,
-    locks: Locks,
 }
 
 impl Default for Reported {
     fn default() -> Self {
         Self {
             at: AtomicI64::new(0),
-            locks: Locks::default(),
         }
     }
-}
-
-/// What a search for locks has found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LocksFound {
-    /// There is one, of whatever database.
-    pub any: bool,
-    /// The least hold in the databases that count.
-    pub least: Option<UnixMillis>,
 }
 
 impl Reported {
@@ -78,29 +66,14 @@ impl Reported {
         UnixMillis::new(self.at.load(Relaxed))
     }
 
-    /// The locks of all generators of the server.
-    pub const fn locks(&self) -> &Locks {
-        &self.locks
-    }
-
-    /// The least hold by a lock, which `search` finds. Called after the places were looked at.
-    pub fn locked(&self, search: impl FnOnce() -> LocksFound) -> Option<UnixMillis> {
-        let noted = self.locks.noted()?;
-        let found = search();
-        if !found.any {
-            self.locks.none_was_found(noted);
-        }
-        found.least
-    }
-
     /// Announces an instant, and returns what is to be reported. `counts` says of which
-    /// databases, by the high half of a key; `search` finds locks.
+    /// databases, by the high half of a key; `search` finds the least hold by a lock in them.
     pub fn report(
         &self,
         now: UnixMillis,
         processes: &impl Processes,
         counts: impl Fn(u64) -> bool,
-        search: impl FnOnce() -> LocksFound,
+        search: impl FnOnce() -> Option<UnixMillis>,
     ) -> UnixMillis {
         let before = self.at.fetch_max(now.get(), Relaxed);
         let announced = now.max(UnixMillis::new(before));
@@ -108,7 +81,7 @@ impl Reported {
         fence(SeqCst);
         // The places first: a transaction that is prepared moves its hold.
         let held = held(processes, counts);
-        let held = held.into_iter().chain(self.locked(search)).min();
+        let held = held.into_iter().chain(search()).min();
         held.map_or(announced, |held| held.min(announced))
     }
 }
@@ -121,10 +94,6 @@ impl Announced for (&Horizon, &Reported, Layout) {
         let reported = layout.instant_of(layout.tick_within(reported.get()));
         horizon.announced().max(reported)
     }
-
-    fn horizon(&self) -> &Horizon {
-        self.0
-    }
 }
 
 /// The least hold of sessions in the databases that count.
@@ -136,7 +105,7 @@ pub fn held(processes: &impl Processes, counts: impl Fn(u64) -> bool) -> Option<
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::horizon::{Held, Horizon};
+    use super::super::horizon::Held;
     use super::super::tests::places::Places;
     use super::*;
 
@@ -152,20 +121,12 @@ mod tests {
         let places: [ProcessHolds; 3] = Default::default();
         let holders = &places[..];
         let (mut shop, mut other) = (Held::default(), Held::default());
-        let horizon = Horizon::default();
-        shop.hold(&Places(&holders[0]), &horizon, SHOP | 1, at(50))
-            .unwrap();
-        other
-            .hold(&Places(&holders[2]), &horizon, OTHER | 1, at(20))
-            .unwrap();
+        shop.hold(&Places(&holders[0]), SHOP | 1, at(50)).unwrap();
+        other.hold(&Places(&holders[2]), OTHER | 1, at(20)).unwrap();
         let reported = Reported::default();
         let counts = |database| database == SHOP;
         let report = |now, locked: Option<i64>| {
-            let search = || LocksFound {
-                any: locked.is_some(),
-                least: locked.map(UnixMillis::new),
-            };
-            reported.locks().note();
+            let search = || locked.map(UnixMillis::new);
             reported.report(at(now), &holders, counts, search)
         };
         assert_eq!(report(40, None), at(40));
@@ -178,37 +139,5 @@ mod tests {
         assert_eq!(reported.announced(), at(60));
         assert_eq!(held(&holders, counts), None);
         assert_eq!(held(&holders, |_| true), Some(at(20)));
-    }
-
-    #[test]
-    fn locks_are_searched_for_while_one_may_be_there() {
-        let reported = Reported::default();
-        let searched = std::cell::Cell::new(0);
-        let report = |any, least: Option<i64>| {
-            let search = || {
-                searched.set(searched.get() + 1);
-                let least = least.map(UnixMillis::new);
-                LocksFound { any, least }
-            };
-            let none: &[ProcessHolds] = &[];
-            (
-                reported.report(at(50), &none, |_| true, search),
-                searched.get(),
-            )
-        };
-        // After a start; and as long as there is one, also of a database that does not count.
-        assert_eq!(report(true, Some(20)), (at(20), 1));
-        assert_eq!(report(true, None), (at(50), 2));
-        assert_eq!(report(false, None), (at(50), 3));
-        assert_eq!(report(true, Some(20)), (at(50), 3));
-        reported.locks().note();
-        assert_eq!(report(true, Some(30)), (at(30), 4));
-        // One that is noted during a search stays so.
-        let _ = reported.locked(|| {
-            reported.locks().note();
-            LocksFound::default()
-        });
-        assert_eq!(report(false, None), (at(50), 5));
-        assert_eq!(report(false, None), (at(50), 5));
     }
 }

@@ -291,8 +291,16 @@ for my $how ('fast', 'immediate')
 	cmp_ok(horizon(), '<=', $prepared, "and when other IDs were taken");
 }
 $s = session($node);
+# One that was prepared before the restart, and one after it.
+$s->query_safe('BEGIN');
+my $second = $s->query_safe($take);
+$s->query_safe(q{PREPARE TRANSACTION 'p2'});
+cmp_ok(horizon(), '<=', $prepared, 'the earlier one of two holds back');
 $s->query_safe(q{ROLLBACK PREPARED 'p'});
 passes($prepared, 'ROLLBACK PREPARED');
+cmp_ok(horizon(), '<=', $second, 'the later one still does');
+$node->safe_psql('postgres', q{COMMIT PREPARED 'p2'});
+passes($second, 'COMMIT PREPARED by another session');
 is(holders(), 0, 'nobody is left');
 $s->query_safe('BEGIN');
 $prepared = $s->query_safe($take);

@@ -7,7 +7,6 @@ impl Horizon {
         Self {
             announced: AtomicI64::new(self.announced.load(Relaxed)),
             returned: AtomicI64::new(self.returned.load(Relaxed)),
-            locked: self.locked.copy(),
         }
     }
 }

@@ -31,17 +31,14 @@ fn none() -> Option<UnixMillis> {
 
 #[test]
 fn a_hold_is_raised_to_the_first_id_and_then_stays() {
-    let (holder, horizon, mut held) =
-        (ProcessHolds::default(), Horizon::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), Held::default());
     let holders = std::slice::from_ref(&holder);
     assert_eq!(least(holders, DATABASE), None);
-    held.hold(&Places(&holder), &horizon, DATABASE, at(10))
-        .unwrap();
+    held.hold(&Places(&holder), DATABASE, at(10)).unwrap();
     assert_eq!(least(holders, DATABASE), Some(at(10)));
     held.narrow_hold(&holder, DATABASE, at(20));
     held.narrow_hold(&holder, DATABASE, at(30));
-    held.hold(&Places(&holder), &horizon, DATABASE, at(40))
-        .unwrap();
+    held.hold(&Places(&holder), DATABASE, at(40)).unwrap();
     assert_eq!(least(holders, DATABASE), Some(at(20)));
     assert_eq!(least(holders, DATABASE | 1), None, "another generator");
     held.withdraw(&holder);
@@ -107,7 +104,7 @@ fn generators_without_a_place_are_held_by_locks() {
     }
     for generator in 1..=count {
         let (key, first) = (DATABASE | generator, at(300 + generator.cast_signed()));
-        held.hold(&session, of(generator), key, first).unwrap();
+        held.hold(&session, key, first).unwrap();
         held.narrow_hold(&holder, key, at(400 + generator.cast_signed()));
     }
     let later = |generator: u64| {
@@ -119,13 +116,12 @@ fn generators_without_a_place_are_held_by_locks() {
         assert_eq!(later(generator), at(by + generator.cast_signed()));
     }
     assert_eq!(later(count + 1), at(999), "one that it has not used");
-    let refused = held.hold(&session, of(count + 1), DATABASE | (count + 1), at(5));
+    let refused = held.hold(&session, DATABASE | (count + 1), at(5));
     assert_eq!(refused, Err("no room"));
     // All of them are known to the session, which a prepared transaction needs, and which
     // holds none twice.
     assert_eq!(held.iter().count(), PLACES + 2);
-    held.hold(&session, of(count), DATABASE | count, at(999))
-        .unwrap();
+    held.hold(&session, DATABASE | count, at(999)).unwrap();
     held.withdraw(&holder);
     assert_eq!(holder.shown().count(), 0);
     session.locks.take();
@@ -134,11 +130,9 @@ fn generators_without_a_place_are_held_by_locks() {
 
 #[test]
 fn what_is_held_is_shown() {
-    let (holder, horizon, mut held) =
-        (ProcessHolds::default(), Horizon::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), Held::default());
     holder.set_process(77);
-    held.hold(&Places(&holder), &horizon, DATABASE | 3, at(8))
-        .unwrap();
+    held.hold(&Places(&holder), DATABASE | 3, at(8)).unwrap();
     let shown = ShownHold {
         process: 77,
         key: DATABASE | 3,
@@ -149,11 +143,10 @@ fn what_is_held_is_shown() {
 
 #[test]
 fn a_process_that_ends_holds_nothing() {
-    let (holder, horizon, mut held) =
-        (ProcessHolds::default(), Horizon::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), Held::default());
     for generator in 1..=u64::try_from(PLACES).unwrap() {
         let key = DATABASE | generator;
-        held.hold(&Places(&holder), &horizon, key, at(1)).unwrap();
+        held.hold(&Places(&holder), key, at(1)).unwrap();
     }
     holder.withdraw_all();
     assert_eq!(holder.shown().count(), 0);
@@ -166,8 +159,7 @@ fn the_horizon_is_the_least_and_does_not_go_back() {
     assert_eq!(horizon.read(at(50), &holders, DATABASE, none), at(50));
     // A hold that was published before a first ID, by a session that was stopped in
     // between: the ID will be later.
-    held.hold(&Places(&holder), &horizon, DATABASE, at(10))
-        .unwrap();
+    held.hold(&Places(&holder), DATABASE, at(10)).unwrap();
     assert_eq!(horizon.peek(at(60), &holders, DATABASE, None), at(50));
     assert_eq!(horizon.read(at(60), &holders, DATABASE, none), at(50));
     held.narrow_hold(&holder, DATABASE, at(55));
@@ -211,8 +203,7 @@ fn an_id_from_elsewhere_is_held_or_refused() {
         held.insert(&Places(&holder), DATABASE, at(90), &horizon),
         Ok(())
     );
-    held.hold(&Places(&holder), &horizon, DATABASE, at(85))
-        .unwrap();
+    held.hold(&Places(&holder), DATABASE, at(85)).unwrap();
     held.narrow_hold(&holder, DATABASE, at(86));
     assert_eq!(read(at(99)), at(85));
     assert_eq!(
@@ -220,7 +211,7 @@ fn an_id_from_elsewhere_is_held_or_refused() {
         Ok(())
     );
     // It is not even looked at.
-    let passed = Overtaken(&horizon, Cell::new(at(999)), at(999));
+    let passed = Overtaken(Cell::new(at(999)), at(999));
     let again = held.insert(&Places(&holder), DATABASE, at(86), &passed);
     assert_eq!(again, Ok(()));
 }
@@ -232,8 +223,7 @@ fn a_hold_before_the_first_id_vouches_for_nothing() {
     let (mut held, holders) = (Held::default(), std::slice::from_ref(&holder));
     let read = |reached| horizon.read(reached, &holders, DATABASE, none);
     assert_eq!(read(at(50)), at(50));
-    held.hold(&Places(&holder), &horizon, DATABASE, at(40))
-        .unwrap();
+    held.hold(&Places(&holder), DATABASE, at(40)).unwrap();
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(45), &horizon),
         Err(InsertError::Past(at(50)))
@@ -256,25 +246,20 @@ fn a_hold_before_the_first_id_vouches_for_nothing() {
 }
 
 /// Readers announce `then` between the two looks of an insertion.
-struct Overtaken<'a>(&'a Horizon, Cell<UnixMillis>, UnixMillis);
+struct Overtaken(Cell<UnixMillis>, UnixMillis);
 
-impl Announced for Overtaken<'_> {
+impl Announced for Overtaken {
     fn announced(&self) -> UnixMillis {
-        self.1.replace(self.2)
-    }
-
-    fn horizon(&self) -> &Horizon {
-        self.0
+        self.0.replace(self.1)
     }
 }
 
 /// An ID that a reader passes while it is inserted is refused, and holds nothing.
 #[test]
 fn an_id_from_elsewhere_that_is_overtaken_is_refused() {
-    let (holder, horizon, mut held) =
-        (ProcessHolds::default(), Horizon::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), Held::default());
     let holders = std::slice::from_ref(&holder);
-    let overtaken = || Overtaken(&horizon, Cell::new(at(10)), at(50));
+    let overtaken = || Overtaken(Cell::new(at(10)), at(50));
     let mut insert = |millis| held.insert(&Places(&holder), DATABASE, at(millis), &overtaken());
     assert_eq!(insert(49), Err(InsertError::Past(at(50))));
     assert_eq!(least(holders, DATABASE), None);
@@ -283,62 +268,6 @@ fn an_id_from_elsewhere_that_is_overtaken_is_refused() {
     assert_eq!(least(holders, DATABASE), Some(at(60)));
     // What could not be inserted is not safe.
     assert_eq!(insert(49), Err(InsertError::Past(at(50))));
-}
-
-/// The table of locks is searched until a search finds nothing, and again after a lock was
-/// noted; once for each reader, unless one was noted meanwhile.
-#[test]
-fn locks_are_searched_for_only_if_there_may_be_some() {
-    let horizon = Horizon::default();
-    let read = |found: Option<UnixMillis>| {
-        let mut searches = 0;
-        let at = horizon.read(at(50), &NOBODY, DATABASE, || {
-            searches += 1;
-            found
-        });
-        (at, searches)
-    };
-    assert_eq!(read(Some(at(20))), (at(20), 1), "after a start");
-    assert_eq!(read(Some(at(20))), (at(20), 1));
-    assert_eq!(read(None), (at(50), 1));
-    assert_eq!(read(Some(at(20))), (at(50), 0), "not searched");
-    horizon.lock();
-    assert_eq!(read(None), (at(50), 1));
-    assert_eq!(read(None), (at(50), 0));
-    // Noted while a reader searches, and not found by it.
-    horizon.lock();
-    let mut searches = 0;
-    let _ = horizon.read(at(50), &NOBODY, DATABASE, || {
-        searches += 1;
-        if searches == 1 {
-            horizon.lock();
-        }
-        None
-    });
-    assert_eq!(searches, 2);
-    assert_eq!(read(None).1, 0);
-    // After the last search.
-    horizon.lock();
-    let _ = horizon.read(at(50), &NOBODY, DATABASE, || {
-        horizon.lock();
-        None
-    });
-    assert_eq!(read(None).1, 1);
-}
-
-/// A view has searched before it looks: a lock may have been noted since.
-#[test]
-fn a_view_withdraws_no_note_of_a_lock() {
-    let horizon = Horizon::default();
-    let _ = horizon.read(at(10), &NOBODY, DATABASE, none);
-    horizon.lock();
-    assert_eq!(horizon.peek(at(50), &NOBODY, DATABASE, None), at(50));
-    assert_eq!(
-        horizon.peek(at(50), &NOBODY, DATABASE, Some(at(20))),
-        at(20)
-    );
-    let held = || Some(at(20));
-    assert_eq!(horizon.read(at(50), &NOBODY, DATABASE, held), at(20));
 }
 
 #[test]

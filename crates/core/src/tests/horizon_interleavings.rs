@@ -2,7 +2,7 @@
 //! explored by loom on the production protocol, see [`super::sessions`].
 
 use super::super::id::UnixMillis;
-use super::scaffold::spawn;
+use super::scaffold::{self, spawn};
 use super::sessions::{Server, explore, instant, server, session};
 
 /// A transaction that inserts the ID that it takes.
@@ -20,7 +20,7 @@ fn prepare_and_commit(s: &Server) -> UnixMillis {
     session.prepare();
     // COMMIT PREPARED
     s.note_end(0);
-    s.unlock();
+    s.unlock(0);
     id
 }
 
@@ -30,7 +30,7 @@ fn write_by_lock(s: &Server) -> UnixMillis {
     session.fill_places();
     let id = session.take();
     session.end();
-    s.unlock();
+    s.unlock(0);
     id
 }
 
@@ -44,7 +44,7 @@ fn insert(s: &Server, by_lock: bool) -> bool {
     let inserted = session.insert(instant(4));
     session.end();
     if by_lock {
-        s.unlock();
+        s.unlock(0);
     }
     inserted.is_ok()
 }
@@ -174,6 +174,40 @@ fn a_generator_without_a_place_is_held_by_a_lock() {
     });
 }
 
+/// Two prepared transactions, whose IDs are of one tick: one ends, and the other one's lock looks
+/// the same. The list has room for one, and readers find them gone.
+#[test]
+fn a_lock_that_looks_like_one_that_is_gone() {
+    for locks in [1, 2] {
+        let found = scaffold::explore(2, move || {
+            let s = server();
+            // The list lacks nothing from here on.
+            let _ = s.report(1);
+            for mine in 0..locks {
+                let session = session(&s, mine, 3);
+                let _ = session.take();
+                session.prepare();
+            }
+            let writer = spawn(&s, |s| {
+                s.note_end(0);
+                s.unlock(0);
+                let session = session(s, 0, 3);
+                let id = session.take();
+                session.prepare();
+                id
+            });
+            let other = spawn(&s, |s| s.read(4));
+            let found = [s.read(5).0, other.join().unwrap().0];
+            let id = writer.join().unwrap();
+            // The second one of two holds as well.
+            let least = if locks == 2 { instant(3) } else { id };
+            assert!(found.iter().all(|horizon| *horizon <= least), "{found:?}");
+            found
+        });
+        assert!(locks == 2 || found.len() > 1, "{found:?}");
+    }
+}
+
 /// By a clock that was set back, the session takes an ID, inserts it, and ends.
 #[test]
 fn what_is_reported_has_ended_or_lies_before_all_ids_to_come() {
@@ -250,4 +284,47 @@ fn two_write_watermarks() {
             met.check(id, horizon, s.end_of(0) < at);
         }
     });
+}
+
+/// Another session changes the label as soon as PostgreSQL has freed the lock, while the session
+/// still holds the generator.
+#[test]
+fn a_horizon_does_not_go_back_where_the_label_changes() {
+    for takes in [false, true] {
+        let went = scaffold::explore(2, move || {
+            let s = server();
+            let writer = spawn(&s, move |s| {
+                session(s, 0, 3).locked(|session| {
+                    if takes {
+                        let _ = session.take();
+                    } else {
+                        session.fail();
+                    }
+                });
+            });
+            let (before, _) = s.read(5);
+            s.relabel();
+            let (after, _) = s.read(6);
+            assert!(before <= after, "{before:?}, then {after:?}");
+            writer.join().unwrap();
+            (before, after)
+        });
+        assert!(went.len() > 1, "{went:?}");
+    }
+}
+
+#[test]
+fn a_slot_that_somebody_holds_is_not_emptied() {
+    let evicted = scaffold::explore(3, || {
+        let s = server();
+        let writer = spawn(&s, |s| {
+            session(s, 0, 3).locked(|session| {
+                let _ = session.take();
+            });
+        });
+        let is_free = s.evict();
+        writer.join().unwrap();
+        is_free
+    });
+    assert_eq!(evicted.len(), 2);
 }

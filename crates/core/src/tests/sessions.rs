@@ -19,13 +19,16 @@ use super::super::clock::Reading;
 use super::super::cursor::Clocks;
 use super::super::generator::Generator;
 use super::super::horizon::{
-    Held, InsertError, PLACES, ProcessHolds, Processes, Session as Holding, Used,
+    Held, InsertError, PLACES, ProcessHolds, Processes, Session as Holding, Used, database_of,
+    least,
 };
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
+use super::super::lock_list::{self, LockList, Locks, Noted};
+use super::super::policy::SequenceStart;
 use super::super::protocol;
 use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use super::super::protocol::plan::{ReserveError, Settings};
-use super::super::reported::{LocksFound, Reported};
+use super::super::reported::Reported;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use super::super::tenure::{Generation, Tenure};
@@ -63,13 +66,19 @@ pub struct Server {
     wal: AtomicI64,
     /// Where the record of each transaction's end is, for when all threads have ended.
     ends: [Number; 2],
-    /// The least hold by a lock of [`KEY`].
-    lock: Mutex<Option<UnixMillis>>,
+    /// PostgreSQL's table of locks: which session has taken one, of which generator, and where.
+    locks: Mutex<Vec<(usize, u64, UnixMillis)>>,
+    list: Mutex<LockList>,
+    noted: Noted,
+    /// The lock on the sequence, of a session that takes IDs or changes the label.
+    sequence: Mutex<()>,
 }
 
 /// The generator has started in tick 3, and its bound is far away.
 pub fn server() -> Arc<Server> {
-    let slot = Slot::new(reading(3), 0);
+    let slot = Slot::new(reading(0), 0);
+    assert!(slot.evict(KEY, reading(3), 0));
+    slot.unpin();
     let token = Reserving::the_lock_is_held();
     slot.settle(&token, 1, Scale::of_generator(&G), reading(3));
     let server = Arc::new(Server {
@@ -83,7 +92,10 @@ pub fn server() -> Arc<Server> {
         ended: Default::default(),
         wal: AtomicI64::new(1),
         ends: Default::default(),
-        lock: Mutex::new(None),
+        locks: Mutex::default(),
+        list: Mutex::default(),
+        noted: Noted::default(),
+        sequence: Mutex::new(()),
     });
     assert_eq!(
         protocol::advance_to_now(&session(&server, 0, 3)),
@@ -102,7 +114,7 @@ impl Server {
     /// Reads the horizon, and which transactions have ended by the snapshot after it.
     pub fn read(&self, now: i64) -> (UnixMillis, [bool; 2]) {
         let reached = protocol::advance_to_now(&session(self, 0, now)).unwrap();
-        let search = || *self.lock.lock().unwrap();
+        let search = || lock_list::least(self, |key| key == KEY);
         let horizon = self.slot.horizon().read(reached, self, KEY, search);
         (horizon, self.have_ended())
     }
@@ -121,11 +133,7 @@ impl Server {
     /// What is reported, and which transactions have ended by then.
     pub fn report(&self, now: i64) -> (UnixMillis, [bool; 2]) {
         let counts = |database| database == DATABASE;
-        let search = || {
-            let least = *self.lock.lock().unwrap();
-            let any = least.is_some();
-            LocksFound { any, least }
-        };
+        let search = || lock_list::least(self, |key| counts(database_of(key)));
         let report = self.reported.report(instant(now), self, counts, search);
         (report, self.have_ended())
     }
@@ -140,9 +148,53 @@ impl Server {
         self.ended[mine].store(true, Relaxed);
     }
 
+    /// A transaction that waits for those that take IDs changes the label; then a session starts
+    /// the generator anew.
+    pub fn relabel(&self) {
+        let _lock = self.sequence.lock().unwrap();
+        let mut other = G;
+        other.policy.sequence_start = SequenceStart::Random;
+        let token = Reserving::the_lock_is_held();
+        let scale = Scale::of_generator(&other);
+        self.slot.settle(&token, 1, scale, reading(3));
+    }
+
+    /// The slot is given to another generator once the clock has passed it and nobody uses it.
+    /// Whether it was; nobody holds the generator then.
+    pub fn evict(&self) -> bool {
+        let is_free = self.slot.evict(KEY + 1, reading(9), 0);
+        if is_free {
+            assert_eq!(least(self.holders(), KEY), None, "the slot is in use");
+        }
+        is_free
+    }
+
     /// The locks of a transaction end.
-    pub fn unlock(&self) {
-        *self.lock.lock().unwrap() = None;
+    pub fn unlock(&self, mine: usize) {
+        let mut locks = self.locks.lock().unwrap();
+        locks.retain(|(whose, ..)| *whose != mine);
+    }
+}
+
+impl Locks for Server {
+    fn noted(&self) -> &Noted {
+        &self.noted
+    }
+
+    fn with_list<T>(&self, f: impl FnOnce(&mut LockList) -> T) -> T {
+        f(&mut self.list.lock().unwrap())
+    }
+
+    fn is_taken(&self, key: u64, at: UnixMillis) -> bool {
+        let locks = self.locks.lock().unwrap();
+        locks
+            .iter()
+            .any(|(_, its, then)| (*its, *then) == (key, at))
+    }
+
+    fn search(&self) -> Vec<(u64, UnixMillis)> {
+        let locks = self.locks.lock().unwrap();
+        locks.iter().map(|(_, key, at)| (*key, *at)).collect()
     }
 }
 
@@ -185,10 +237,9 @@ impl Session<'_> {
 
     /// Holds as many other generators as there are places.
     pub fn fill_places(&self) {
-        let horizon = self.server.slot.horizon();
         let held = &mut *self.held.borrow_mut();
         for other in 1..=PLACES as u64 {
-            let Ok(()) = held.hold(&self.places(), horizon, KEY + other, instant(1));
+            let Ok(()) = held.hold(&self.places(), KEY + other, instant(1));
         }
     }
 
@@ -198,15 +249,37 @@ impl Session<'_> {
         let held: Vec<_> = self.held.borrow().iter().collect();
         for (key, at) in held {
             let Ok(()) = self.places().lock(key, at);
-            self.server.slot.horizon().lock();
         }
         self.withdraw();
+    }
+
+    /// Holds the generator, and takes no ID: the lease has ended, for one.
+    pub fn fail(&self) {
+        let at = protocol::advance_to_now(self).unwrap();
+        self.hold(&self.server.slot, at).unwrap();
     }
 
     /// The transaction ends: others see its rows.
     pub fn end(&self) {
         self.server.note_end(self.mine);
         self.withdraw();
+    }
+
+    /// As a transaction that locks the sequence and pins the slot: what it does, and its end in
+    /// PostgreSQL's order.
+    pub fn locked(&self, f: impl FnOnce(&Self)) {
+        let server = self.server;
+        let lock = server.sequence.lock().unwrap();
+        if !server.slot.pin(KEY) {
+            return;
+        }
+        f(self);
+        let holder = &server.holders[self.mine];
+        server.note_end(self.mine);
+        self.held.borrow_mut().close(holder);
+        drop(lock);
+        self.withdraw();
+        server.slot.unpin();
     }
 
     fn withdraw(&self) {
@@ -232,12 +305,9 @@ impl Holding for Places<'_> {
     }
 
     fn lock(&self, key: u64, at: UnixMillis) -> Result<(), Infallible> {
-        let server = self.0.server;
-        if key == KEY {
-            let mut lock = server.lock.lock().unwrap();
-            *lock = Some(lock.map_or(at, |before| before.min(at)));
-        }
-        server.reported.locks().note();
+        let Session { server, mine, .. } = self.0;
+        server.locks.lock().unwrap().push((*mine, key, at));
+        lock_list::note(*server, key, at);
         Ok(())
     }
 }
@@ -279,9 +349,9 @@ impl Host for Session<'_> {
         self.has_taken.get()
     }
 
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), IssueError> {
+    fn hold(&self, _slot: &Slot, at: UnixMillis) -> Result<(), IssueError> {
         let held = &mut *self.held.borrow_mut();
-        let Ok(()) = held.hold(&self.places(), slot.horizon(), KEY, at);
+        let Ok(()) = held.hold(&self.places(), KEY, at);
         Ok(())
     }
 
