@@ -43,6 +43,7 @@ sql(qq{DO \$\$BEGIN
 		IF n % 20 = 0 THEN COMMIT; END IF;
 	END LOOP;
 END\$\$});
+sql('ANALYZE');
 my $catalogs = q{SELECT (SELECT count(*) FROM pg_trigger), (SELECT count(*) FROM pg_constraint),
 	(SELECT string_agg(format_type(atttypid, NULL) || attrelid::regclass || attname, ' ' ORDER BY attrelid, attnum) FROM pg_attribute
 	 WHERE attrelid::regclass::text LIKE 'many.%' AND attnum > 0)};
@@ -83,6 +84,7 @@ sql(qq{DO \$\$BEGIN
 		IF n % 20 = 0 THEN COMMIT; END IF;
 	END LOOP;
 END\$\$} =~ s/^/CREATE SCHEMA apart; /r);
+sql('ANALYZE');
 like(sql("SELECT note FROM snowflake_convert_plan($apart) WHERE action = 'obstacle'"), qr/^the conversion locks about/, 'tables that are not tied: at once, they are too many');
 is(sql("SELECT note FROM snowflake_convert_plan($apart, online => true) WHERE action = 'obstacle'"), '', 'but not in use');
 my $groups = sql(q{SELECT count(*), bool_and((SELECT count(*) FROM unnest(g.nodes) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND relkind = 'r')
