@@ -72,6 +72,8 @@ want_compilers() {
     has_libclang || wanted+=(libclang-dev)
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)
     need_rust
+    # pgrx formats the declarations that it makes, and fails if there is no formatter.
+    command -v rustfmt >/dev/null || export RUSTFMT=true
 }
 
 # Whether cargo and a Rust that is new enough come first on the PATH.

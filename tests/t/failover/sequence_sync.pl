@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/../lib";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Leases;
 use Snowflake;
 
 {
@@ -46,7 +47,7 @@ sub synchronize
 	$value += 1000;
 	$north->safe_psql('postgres', "SELECT setval('invoices', $value)");
 	my $err;
-	$south->psql('postgres', $command, stderr => \$err, on_error_stop => 1);
+	is($south->psql('postgres', $command, stderr => \$err, on_error_stop => 1), 0, $command) or diag $err;
 	wait_until("$command: the sequence has the value of the publisher", sub {
 		$south->safe_psql('postgres', q{SELECT last_value FROM invoices}) eq $value
 			&& $south->safe_psql('postgres', q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' });
@@ -63,7 +64,7 @@ for my $generator (@generators)
 }
 $north->safe_psql('postgres', 'CREATE PUBLICATION all_sequences FOR ALL SEQUENCES');
 
-my $there = $north->connstr('postgres');
+my $there = conninfo($north);
 my @steps = (
 	[ 'CREATE SUBSCRIPTION from_north', "CREATE SUBSCRIPTION from_north CONNECTION '$there' PUBLICATION all_sequences" ],
 	[ 'REFRESH SEQUENCES', 'ALTER SUBSCRIPTION from_north REFRESH SEQUENCES' ]);
@@ -88,7 +89,7 @@ for my $step (@steps)
 }
 
 # A generator that comes later, with a publication that is refreshed.
-$_->safe_psql('postgres', q{SELECT snowflake_create_generator('later_ids', 'preset=discord'), snowflake_nextval('later_ids')}) for $north, $south;
+$_->safe_psql('postgres', q{SELECT snowflake_create_generator('later_ids', 'preset=discord'); SELECT snowflake_nextval('later_ids')}) for $north, $south;
 push @generators, 'public.later_ids';
 my $marks = marks();
 my $warned = synchronize('ALTER SUBSCRIPTION from_north REFRESH PUBLICATION; ALTER SUBSCRIPTION from_north REFRESH SEQUENCES');
