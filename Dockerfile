@@ -7,7 +7,7 @@ ARG SUITE=bookworm
 
 FROM postgres:${PG}-${SUITE} AS build
 ARG PG
-ARG RUST=1.95.0
+ARG RUST=1.96.0
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates curl gcc libc6-dev libclang-dev libpq-dev make postgresql-server-dev-${PG}
 RUN curl --proto '=https' --tlsv1.2 -fsS https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain ${RUST}
 ENV PATH=/root/.cargo/bin:${PATH}

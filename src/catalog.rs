@@ -8,7 +8,6 @@ use pgrx::{PgList, pg_sys};
 use super::compat::{self, SequenceForm};
 use super::encoding;
 use super::error::{self, Error};
-use super::report;
 
 /// START, MAXVALUE and INCREMENT of a generator's sequence, so that plain `nextval()`
 /// can never step from a mark to another value. As the sequence's value: no mark yet.
@@ -76,7 +75,7 @@ pub fn file_number(oid: pg_sys::Oid) -> u32 {
 unsafe fn row<T>(cache: pg_sys::SysCacheIdentifier::Type, oid: pg_sys::Oid) -> Option<T> {
     // SAFETY: as the caller guarantees; the row stays until it is released.
     unsafe {
-        let tuple = pg_sys::SearchSysCache1(cache.cast_signed(), pg_sys::Datum::from(oid));
+        let tuple = pg_sys::SearchSysCache1(compat::cache(cache), pg_sys::Datum::from(oid));
         if tuple.is_null() {
             return None;
         }
@@ -120,19 +119,17 @@ pub fn check_bounds(oid: pg_sys::Oid) -> Result<(), Error> {
 pub fn make_fit(oid: pg_sys::Oid, restart: bool) -> Result<(), Error> {
     let (name, restart) = (relation_name(oid), if restart { "RESTART" } else { "" });
     let statement = format!("ALTER SEQUENCE {name} {FIT} {restart}");
-    report::keeping_errors(|| {
-        let text = encoding::to_server_exactly(&statement).map_err(|_| error::untranslatable())?;
-        // SAFETY: in a transaction. The text is one statement of this kind, so the list
-        // has one element, with a node of this kind.
-        unsafe {
-            let parsed = PgList::<pg_sys::RawStmt>::from_pg(pg_sys::pg_parse_query(text));
-            if let Some(parsed) = parsed.get_ptr(0) {
-                compat::run_without_hooks((*parsed).stmt, text);
-                pg_sys::CommandCounterIncrement();
-            }
+    let text = encoding::to_server_exactly(&statement).map_err(|_| error::untranslatable())?;
+    // SAFETY: in a transaction. The text is one statement of this kind, so the list
+    // has one element, with a node of this kind.
+    unsafe {
+        let parsed = PgList::<pg_sys::RawStmt>::from_pg(pg_sys::pg_parse_query(text));
+        if let Some(parsed) = parsed.get_ptr(0) {
+            compat::run_without_hooks((*parsed).stmt, text);
+            pg_sys::CommandCounterIncrement();
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// The options of ALTER SEQUENCE that give a sequence the bounds of a generator's.

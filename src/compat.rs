@@ -1,21 +1,5 @@
 //! What differs between PostgreSQL versions, and the few declarations that
 //! pgrx does not bind.
-//!
-//! # What blocks PostgreSQL 19
-//!
-//! - pgrx is pinned to 0.18.1, which knows 13 to 18. Its releases since 0.19.2 know 19. The
-//!   move to one of them was not tried: it comes with a feature `pg19` in Cargo.toml, and
-//!   with the range in build.rs, in `tools/env.sh` and in `debian/pgversions`.
-//! - The functions of the C interface that are known to have changed in 19
-//!   (`LWLockNewTrancheId`, `ShmemInitHash`) are not used here. `planner_hook`, which max_min.rs
-//!   uses, has one more argument there.
-//! - Not known, to be compared with the headers of 19:
-//!   - what this file declares by itself (`TimeLineHistoryEntry`, [`SequenceForm`], and the
-//!     functions of `unguarded`);
-//!   - the branches for "not 15" and "not 16", which 19 takes as well;
-//!   - whether sequences are still heap relations of one page, which mark.rs reads;
-//!   - whether a failing `GUC_check_errdetail_string` is still set as a variable.
-//! - Nothing was built or run on 19.
 
 use std::ffi::CStr;
 
@@ -46,6 +30,20 @@ pub fn process_index() -> usize {
     let index = unsafe { pg_sys::MyProcNumber };
     usize::try_from(index).unwrap_or(usize::MAX)
 }
+
+/// The number of a cache of the catalogs; pgrx has it as unsigned until 18.
+pub const fn cache(number: pg_sys::SysCacheIdentifier::Type) -> i32 {
+    #[cfg(not(feature = "pg19"))]
+    return number.cast_signed();
+    #[cfg(feature = "pg19")]
+    number
+}
+
+/// How a buffer is locked that is only read. A number until 18, and an enumeration since.
+#[cfg(not(feature = "pg19"))]
+pub const SHARE: i32 = pg_sys::BUFFER_LOCK_SHARE.cast_signed();
+#[cfg(feature = "pg19")]
+pub use pg_sys::BufferLockMode::BUFFER_LOCK_SHARE as SHARE;
 
 pub struct File {
     /// The number changes when the relation is rewritten.
@@ -138,9 +136,9 @@ pub fn end_at_interrupts() {
     let signal = pg_sys::SIGTERM.cast_signed();
     // SAFETY: a handler of PostgreSQL's, for this signal.
     unsafe {
-        #[cfg(not(feature = "pg18"))]
+        #[cfg(not(any(feature = "pg18", feature = "pg19")))]
         pg_sys::pqsignal(signal, Some(unguarded::die));
-        #[cfg(feature = "pg18")]
+        #[cfg(any(feature = "pg18", feature = "pg19"))]
         pg_sys::pqsignal_be(signal, Some(unguarded::die));
     }
 }
@@ -160,9 +158,6 @@ pub fn log_message(prefix: &CStr, message: &str) {
         });
     }
 }
-
-/// For the callbacks of a report, in which errors must not become panics.
-pub use unguarded::{CopyErrorData as copy_error, FreeErrorData as free_error};
 
 /// Prepares a function to return a set of rows. In 15 the function has the name of its
 /// first release, which later versions have as well.
@@ -206,6 +201,7 @@ mod unguarded {
             text: *const std::ffi::c_char,
             options: std::ffi::c_int,
             parameters: pg_sys::ParamListInfo,
+            #[cfg(feature = "pg19")] explain: *mut pg_sys::ExplainState,
         ) -> *mut pg_sys::PlannedStmt;
         pub fn RangeVarCallbackOwnsRelation(
             name: *const pg_sys::RangeVar,
@@ -234,8 +230,6 @@ mod unguarded {
         ) -> *mut pg_sys::List;
         pub fn ThrowErrorData(error: *mut pg_sys::ErrorData);
         pub fn proc_exit(code: std::ffi::c_int) -> !;
-        pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
-        pub fn FreeErrorData(error: *mut pg_sys::ErrorData);
         pub fn die(signal: std::ffi::c_int);
         pub fn LogLogicalMessage(
             prefix: *const std::ffi::c_char,
@@ -367,7 +361,7 @@ fn wait_event(event: WaitsFor) -> u32 {
     unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
 
-/// `TimeLineHistoryEntry` of access/timeline.h, the same from 15 to 18.
+/// `TimeLineHistoryEntry` of access/timeline.h, the same from 15 to 19.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TimeLineHistoryEntry {
@@ -428,7 +422,7 @@ pub unsafe fn entries<'list>(list: *mut pg_sys::List) -> &'list mut [pg_sys::Lis
 ///
 /// A walker calls itself by this function, as deep as a query is nested, and PostgreSQL
 /// raises an error at the bottom of a query that is nested too deeply. So nothing here
-/// catches errors: each level would, and would make its message longer. The error passes
+/// catches errors: each level would hold a jump buffer, and would unwind. The error passes
 /// all levels at once, which must have nothing to drop.
 ///
 /// # Safety
@@ -550,7 +544,7 @@ pub fn owns(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// `FormData_pg_sequence` of catalog/pg_sequence.h, the same from 15 to 18.
+/// `FormData_pg_sequence` of catalog/pg_sequence.h, the same from 15 to 19.
 #[repr(C)]
 pub struct SequenceForm {
     pub seqrelid: pg_sys::Oid,
@@ -563,7 +557,7 @@ pub struct SequenceForm {
     pub seqcycle: bool,
 }
 
-/// `FormData_pg_sequence_data` of commands/sequence.h, the same from 15 to 18:
+/// `FormData_pg_sequence_data` of commands/sequence.h, the same from 15 to 19:
 /// the one row that a sequence's file holds.
 #[repr(C)]
 pub struct SequenceData {

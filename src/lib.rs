@@ -39,6 +39,8 @@ mod shmem; // shared memory: the cursors, bounds and clocks of all generators
 mod spi; // runs the extension's own SQL statements
 mod sql; // the SQL functions
 mod start_file; // remembers the last start, to notice copies
+#[cfg(feature = "pg19")]
+mod subscription; // leaves generators out when sequences are replicated
 mod time; // conversions between timestamptz and Unix milliseconds
 mod tx_holds; // what this session holds back, and what prepared transactions do
 mod watermark; // writes how far the IDs of a database are complete into WAL

@@ -126,7 +126,7 @@ fn row(relation: pg_sys::Oid) -> Result<(SequenceData, pg_sys::XLogRecPtr), Erro
     // sequence.c.
     let read = catalog::with_relation(relation, |open| unsafe {
         let buffer = pg_sys::ReadBuffer(open, 0);
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
+        pg_sys::LockBuffer(buffer, compat::SHARE);
         let page = pg_sys::BufferGetPage(buffer);
         let read = is_sequence_page(page).then(|| {
             let item = pg_sys::PageGetItem(page, pg_sys::PageGetItemId(page, 1));

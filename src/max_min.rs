@@ -33,6 +33,7 @@ unsafe extern "C-unwind" fn on_plan(
     text: *const c_char,
     options: c_int,
     parameters: pg_sys::ParamListInfo,
+    #[cfg(feature = "pg19")] explain: *mut pg_sys::ExplainState,
 ) -> *mut pg_sys::PlannedStmt {
     // SAFETY: PostgreSQL's arguments. Planning may change the query.
     unsafe {
@@ -45,7 +46,10 @@ unsafe extern "C-unwind" fn on_plan(
             });
         }
         match PREVIOUS.or(compat::STANDARD_PLANNER) {
+            #[cfg(not(feature = "pg19"))]
             Some(next) => next(query, text, options, parameters),
+            #[cfg(feature = "pg19")]
+            Some(next) => next(query, text, options, parameters, explain),
             None => std::ptr::null_mut(),
         }
     }

@@ -42,7 +42,7 @@
 //! A TRUNCATE that a subscription applies is not a command and does not come through
 //! here. A generator without a slot then resumes from the clock.
 //!
-//! Two more commands come through here. After DISCARD ALL and DISCARD SEQUENCES,
+//! Subscriptions come through here for [`super::subscription`], and two more commands. After DISCARD ALL and DISCARD SEQUENCES,
 //! `snowflake_currval()` has no value, like `currval()`. CREATE DATABASE may reuse the
 //! OID of a dropped database, and the new sequences can have the OIDs and files of the
 //! old ones. Slots are found by these, and what was reserved in the old database has no
@@ -57,6 +57,8 @@ use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
 use super::session;
 use super::session_generator::SessionGenerator;
+#[cfg(feature = "pg19")]
+use super::subscription;
 use super::{catalog, compat, label, mark, report, shmem, spi};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::UnixMillis;
@@ -93,7 +95,7 @@ unsafe extern "C-unwind" fn on_utility(
     unsafe {
         let duty = duty(statement);
         let kept = duty
-            .map(|duty| report::guard(|| report::keeping_errors(|| keep(duty))))
+            .map(|duty| report::guard(|| keep(duty)))
             .unwrap_or_default();
         if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
             next(
@@ -123,6 +125,9 @@ enum Duty {
     ForgetDatabase(*const c_char),
     /// The command discards what `currval()` knows.
     DiscardLast,
+    /// The command may list sequences of this subscription that are to be synchronized.
+    #[cfg(feature = "pg19")]
+    Subscribe(*const c_char),
 }
 
 /// # Safety
@@ -154,6 +159,16 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
                 let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
                 (target == DISCARD_ALL || target == DISCARD_SEQUENCES).then_some(Duty::DiscardLast)
             }
+            #[cfg(feature = "pg19")]
+            pg_sys::NodeTag::T_CreateSubscriptionStmt => {
+                let statement = node.cast::<pg_sys::CreateSubscriptionStmt>();
+                Some(Duty::Subscribe((*statement).subname))
+            }
+            #[cfg(feature = "pg19")]
+            pg_sys::NodeTag::T_AlterSubscriptionStmt => {
+                let statement = node.cast::<pg_sys::AlterSubscriptionStmt>();
+                Some(Duty::Subscribe((*statement).subname))
+            }
             _ => None,
         }
     }
@@ -180,6 +195,8 @@ fn keep(duty: Duty) -> Result<&'static [SavedMark], Error> {
     let sequences = unsafe {
         match duty {
             Duty::ForgetDatabase(_) | Duty::DiscardLast => return Ok(&[]),
+            #[cfg(feature = "pg19")]
+            Duty::Subscribe(_) => return Ok(&[]),
             _ if !may_write() || !session::is_extension_here() => return Ok(&[]),
             Duty::Alter(name) => find(name, pg_sys::ShareRowExclusiveLock, compat::OWNS_RELATION)
                 .into_iter()
@@ -223,6 +240,13 @@ fn finish(duty: Duty, kept: &[SavedMark]) -> Result<(), Error> {
     }
     if matches!(duty, Duty::DiscardLast) {
         session::discard_last();
+    }
+    #[cfg(feature = "pg19")]
+    if let Duty::Subscribe(name) = duty
+        && session::is_extension_here()
+    {
+        // SAFETY: a name from PostgreSQL's parser.
+        unsafe { subscription::leave_generators_out(name) };
     }
     if !kept.is_empty() {
         // SAFETY: in a transaction that may write, as the command has.
@@ -287,7 +311,7 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
 }
 
 /// Whether a relation is the default generator or has a label, even an unreadable one.
-fn is_generator(relation: pg_sys::Oid) -> bool {
+pub fn is_generator(relation: pg_sys::Oid) -> bool {
     label::text_of(relation).is_some()
         || session::default_relation().is_ok_and(|default| default == relation)
 }

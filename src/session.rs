@@ -22,7 +22,7 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::session_generator::{self, SessionGenerator};
-use super::{catalog, label, tx_holds};
+use super::{catalog, compat, label, tx_holds};
 
 thread_local! {
     static ENTRIES: RefCell<BTreeMap<u32, &'static SessionGenerator>> = const { RefCell::new(BTreeMap::new()) };
@@ -39,9 +39,9 @@ const CROWDED_MIN: usize = 64;
 
 /// The caches whose changes [`on_role_change`] is told of.
 const ROLE_CACHES: [i32; 3] = [
-    pg_sys::SysCacheIdentifier::AUTHOID.cast_signed(),
-    pg_sys::SysCacheIdentifier::AUTHMEMROLEMEM.cast_signed(),
-    pg_sys::SysCacheIdentifier::DATABASEOID.cast_signed(),
+    compat::cache(pg_sys::SysCacheIdentifier::AUTHOID),
+    compat::cache(pg_sys::SysCacheIdentifier::AUTHMEMROLEMEM),
+    compat::cache(pg_sys::SysCacheIdentifier::DATABASEOID),
 ];
 
 /// The entry of a sequence, made if there is none. A new entry knows nothing yet.

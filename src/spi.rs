@@ -19,7 +19,6 @@ use pgrx::{IntoDatum, pg_sys};
 
 use super::encoding::{DatabaseText, from_server, to_server_exactly};
 use super::error::{self, Error};
-use super::report;
 use super::sql::limit::{self, Limit};
 
 thread_local! {
@@ -87,15 +86,13 @@ fn in_servers_encoding(statement: &str) -> Result<*mut c_char, Error> {
 /// Runs `f` connected to SPI. An error that a statement raises ends the connection by its
 /// abort, and nobody here catches it.
 fn connected<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    report::keeping_errors(|| {
-        // SAFETY: in a transaction. All that is allocated in between goes with the connection.
-        unsafe {
-            pg_sys::SPI_connect();
-            let result = f();
-            pg_sys::SPI_finish();
-            result
-        }
-    })
+    // SAFETY: in a transaction. All that is allocated in between goes with the connection.
+    unsafe {
+        pg_sys::SPI_connect();
+        let result = f();
+        pg_sys::SPI_finish();
+        result
+    }
 }
 
 /// Runs `f` with a snapshot of now: under REPEATABLE READ, that of the transaction is older.

@@ -3,7 +3,7 @@
 # nothing outside the copy changes. Missing packages are listed, or installed if root runs
 # the script on Debian.
 #
-#   PG          major version wanted (15 to 18); the demo takes any
+#   PG          major version wanted (15 to 19); the demo takes any
 #   PG_CONFIG   a pg_config to use instead of looking for one
 #   BUILD_PROFILE  the profile with which the extension is built: release, or, which is what
 #               most tests take, servers
@@ -56,6 +56,12 @@ pg_config_of() {
     return 1
 }
 
+# in_root_if_needed COMMAND: PostgreSQL 19 is a package of coming releases only, and its source
+# is not served yet: where it is not installed, the calling script goes on in tools/in_root.
+in_root_if_needed() {
+    if [ "${PG:-}" = 19 ] && ! pg_config_of 19 >/dev/null; then exec "$top/tools/in_root" "$@"; fi
+}
+
 has_libclang() {
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
         compgen -G '/usr/lib*/libclang.so*' >/dev/null
@@ -65,7 +71,44 @@ has_libclang() {
 want_compilers() {
     has_libclang || wanted+=(libclang-dev)
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)
-    command -v cargo >/dev/null || die "Rust is needed: cargo is not on the PATH"
+    need_rust
+    # pgrx formats the declarations that it makes, and fails if there is no formatter.
+    command -v rustfmt >/dev/null || export RUSTFMT=true
+}
+
+# Whether cargo and a Rust that is new enough come first on the PATH.
+has_rust() {
+    command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/dev/null | cut -d ' ' -f 2)"
+}
+
+# is_new_enough VERSION
+is_new_enough() {
+    [[ $1 = [0-9]* ]] && printf '%s\n' "$(rust_wanted)" "$1" | sort -C -V
+}
+
+rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml"; }
+
+# Puts a Rust that is new enough first on the PATH, and installs it if need be. Programs of
+# rustup, which come first, may be older than those of the distribution in /usr/bin.
+need_rust() {
+    local wanted=() names older
+    if has_rust; then return; fi
+    older=$(rustc --version 2>/dev/null) || older="not there"
+    export PATH=/usr/bin:$PATH
+    if ! has_rust; then
+        update_packages
+        # Debian 12 has a Rust that is older, and one for its browsers, which is new.
+        for names in "rustc cargo rustfmt rust-clippy" "rustc-web cargo-web rustfmt-web rust-web-clippy"; do
+            if is_new_enough "$(LC_ALL=C apt-cache policy "${names%% *}" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
+                wanted=($names)
+                break
+            fi
+        done
+        [ ${#wanted[@]} != 0 ] || die "Rust $(rust_wanted) or later is needed, and the one on the PATH is $older (with rustup: rustup update)"
+        install_wanted
+        has_rust || die "the packages ${wanted[*]} have no Rust $(rust_wanted)"
+    fi
+    printf 'uses %s in /usr/bin, since the first one on the PATH is %s\n' "$(rustc --version)" "$older" >&2
 }
 
 # Installs $wanted, if it can.
@@ -81,9 +124,9 @@ install_wanted() {
 # Sets pg (major version) and pg_config.
 need_packages() {
     local wanted=() version item from_source=
-    [[ ${PG:-15} =~ ^1[5-8]$ ]] || die "PG is $PG, but 15, 16, 17 and 18 are supported"
+    [[ ${PG:-15} =~ ^1[5-9]$ ]] || die "PG is $PG, but 15, 16, 17, 18 and 19 are supported"
     pg=
-    for version in ${PG:-15 16 17 18}; do
+    for version in ${PG:-15 16 17 18 19}; do
         if pg_config=$(pg_config_of "$version"); then pg=$version; break; fi
     done
     if [ -z "$pg" ]; then
@@ -120,8 +163,12 @@ distribution_version() {
     printf '%s\n' "${version:-15}"
 }
 
-is_packaged() {
+update_packages() {
     if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
+}
+
+is_packaged() {
+    update_packages
     [[ $(LC_ALL=C apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
 }
 
@@ -136,6 +183,12 @@ built_from_source() {
 # What python-apt knows of the archive of Ubuntu.
 ubuntu=/usr/share/python-apt/templates/Ubuntu.info
 
+# Prints the mirror of Debian that this machine's apt uses.
+debian_mirror() {
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+        perl -ne 'chomp; print if m{/debian/$} && !$n++'
+}
+
 # Builds a version from the source tarball in the distribution's archive, on the mirror
 # that this machine's apt uses; the suite's checksum is checked. The development suite
 # has the newest major version, stable suites have those before. PostgreSQL 16 was in no
@@ -148,8 +201,7 @@ build_from_source() {
         mirror=$(perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu") || true
     else
         suites="sid trixie bookworm"
-        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-            perl -ne 'chomp; print if m{/debian/$} && !$n++') || true
+        mirror=$(debian_mirror) || true
     fi
     [ -n "$mirror" ] || die "PostgreSQL $1 is no package here, and no mirror is known to take its source from"
     printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
@@ -358,7 +410,7 @@ check_versions() {
     [ "$(date -d "$date" +%s)" -le "$(date +%s)" ] ||
         die "debian/changelog is of the future: two builds would give different files"
     local rust
-    rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
+    rust=$(rust_wanted)
     grep -q "^ARG RUST=$rust\." "$top/Dockerfile" || die "Dockerfile has another Rust than $rust"
     ! grep -h 'rust-toolchain@' "$top"/.github/workflows/*.yml | grep -vF "@$rust." ||
         die "a workflow has another Rust than $rust"

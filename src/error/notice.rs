@@ -2,6 +2,8 @@
 //! about generators for the server's log.
 
 use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
+#[cfg(feature = "pg19")]
+use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
 
 use super::{Code, Error};
 use crate::time::display;
@@ -45,6 +47,25 @@ pub fn epoch_moved(name: &str, by: Millis) -> Error {
         "IDs that generator {name} has issued decode to {by} earlier from now on"
     ))
     .detail("Once this is committed, there is no way back to a later epoch.")
+}
+
+/// These generators are in the publications of this subscription.
+#[cfg(feature = "pg19")]
+pub fn left_out(subscription: &str, generators: &[String]) -> Error {
+    let (first, more) = generators.split_at(generators.len().min(10));
+    let more = match more.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    ERRCODE_WARNING
+        .error(format!(
+            "subscription \"{subscription}\" does not synchronize generators"
+        ))
+        .detail(format!(
+            "Their marks are about the IDs of this server, and stay: {}{more}.",
+            first.join(", ")
+        ))
+        .hint("If this server takes over the worker ID of the publisher, call snowflake_advance().")
 }
 
 /// Writes a note of the protocol about the generator of this name to the server's log;

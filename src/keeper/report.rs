@@ -68,7 +68,7 @@ unsafe extern "C-unwind" fn on_change(_arg: pg_sys::Datum, _cache: c_int, _hash:
 /// `None` if none is set.
 fn databases() -> Option<Rc<Databases>> {
     static ONCE: Once = Once::new();
-    let cache = pg_sys::SysCacheIdentifier::DATABASEOID.cast_signed();
+    let cache = compat::cache(pg_sys::SysCacheIdentifier::DATABASEOID);
     // SAFETY: a function that lives as long as the process.
     ONCE.call_once(|| unsafe {
         pg_sys::CacheRegisterSyscacheCallback(cache, Some(on_change), pg_sys::Datum::from(0));

@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_void};
 use pgrx::{IntoDatum, PgBox, PgList, pg_sys};
 
 use super::super::error::{self, Error};
-use super::super::{catalog, compat, report, spi};
+use super::super::{catalog, compat, spi};
 use super::call::{Call, c_function};
 use super::limit;
 
@@ -24,24 +24,22 @@ const BATCH: std::ffi::c_long = 1000;
 c_function!(snowflake_internal_run_as_owner, |call| {
     let owner = owner_of(call)?;
     let statement = text(call);
-    report::keeping_errors(|| {
-        // SAFETY: in a transaction; the statement is NUL-terminated. What is set here is put
-        // back below, or by the abort if the statement raises an error.
-        unsafe {
-            pg_sys::SPI_connect();
-            let run = || pg_sys::SPI_execute(statement, false, 0);
-            let status = match owner == compat::user() {
-                true => run(),
-                false => spi::as_user(owner, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
-            };
-            let rows = pg_sys::SPI_processed.cast_signed();
-            pg_sys::SPI_finish();
-            if status < 0 {
-                return Err(error::no_statement());
-            }
-            Ok(rows)
+    // SAFETY: in a transaction; the statement is NUL-terminated. What is set here is put
+    // back below, or by the abort if the statement raises an error.
+    unsafe {
+        pg_sys::SPI_connect();
+        let run = || pg_sys::SPI_execute(statement, false, 0);
+        let status = match owner == compat::user() {
+            true => run(),
+            false => spi::as_user(owner, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
+        };
+        let rows = pg_sys::SPI_processed.cast_signed();
+        pg_sys::SPI_finish();
+        if status < 0 {
+            return Err(error::no_statement());
         }
-    })
+        Ok(rows)
+    }
 });
 
 // `snowflake_internal_rows_as_owner(relation, query) -> SETOF (key bigint, at timestamptz)`.
@@ -50,19 +48,17 @@ c_function!(snowflake_internal_rows_as_owner, |call| {
     let owner = owner_of(call)?;
     let query = text(call);
     let store = call.store();
-    let is_read = report::keeping_errors(|| {
-        // SAFETY: in a transaction. What is set here is put back below, or by the abort if
-        // the query raises an error.
-        unsafe {
-            pg_sys::SPI_connect();
-            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
-            let restrictions = pg_sys::SECURITY_RESTRICTED_OPERATION;
-            let is_read = spi::as_user(owner, restrictions, || read_pairs(query, store));
-            pg_sys::PopActiveSnapshot();
-            pg_sys::SPI_finish();
-            is_read
-        }
-    });
+    // SAFETY: in a transaction. What is set here is put back below, or by the abort if
+    // the query raises an error.
+    let is_read = unsafe {
+        pg_sys::SPI_connect();
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        let restrictions = pg_sys::SECURITY_RESTRICTED_OPERATION;
+        let is_read = spi::as_user(owner, restrictions, || read_pairs(query, store));
+        pg_sys::PopActiveSnapshot();
+        pg_sys::SPI_finish();
+        is_read
+    };
     match is_read {
         true => Ok(()),
         false => Err(error::no_pairs()),
@@ -118,36 +114,34 @@ c_function!(snowflake_internal_index_expression, |call| {
     let index = call.get(0).unwrap_or(pg_sys::InvalidOid);
     let place: i32 = call.get(1).unwrap_or_default();
     let names = names(call.measured(2, &limit::NAMES));
-    report::keeping_errors(|| {
-        // SAFETY: looks up the catalogs; the tuple is given back. pg_index has the table in
-        // `indrelid`, and expressions as PostgreSQL has written them.
-        unsafe {
-            let cache = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
-            let tuple = pg_sys::SearchSysCache1(cache, index.into());
-            if tuple.is_null() {
-                return Ok(None);
-            }
-            let column = match place {
-                0 => pg_sys::Anum_pg_index_indpred,
-                _ => pg_sys::Anum_pg_index_indexprs,
-            };
-            let mut is_null = false;
-            let number = i16::try_from(column).unwrap_or_default();
-            let stored = pg_sys::SysCacheGetAttr(cache, tuple, number, &raw mut is_null);
-            let relation = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_index>()).indrelid;
-            let node = (!is_null).then(|| {
-                let stored = pg_sys::text_to_cstring(stored.cast_mut_ptr());
-                pg_sys::stringToNode(stored).cast::<pg_sys::Node>()
-            });
-            pg_sys::ReleaseSysCache(tuple);
-            let node = node.and_then(|node| match usize::try_from(place) {
-                Ok(0) => Some(node),
-                Ok(place) => PgList::<pg_sys::Node>::from_pg(node.cast()).get_ptr(place - 1),
-                Err(_) => None,
-            });
-            Ok(node.map(|node| WrittenQuery(written(node, relation, names))))
+    // SAFETY: looks up the catalogs; the tuple is given back. pg_index has the table in
+    // `indrelid`, and expressions as PostgreSQL has written them.
+    unsafe {
+        let cache = compat::cache(pg_sys::SysCacheIdentifier::INDEXRELID);
+        let tuple = pg_sys::SearchSysCache1(cache, index.into());
+        if tuple.is_null() {
+            return Ok(None);
         }
-    })
+        let column = match place {
+            0 => pg_sys::Anum_pg_index_indpred,
+            _ => pg_sys::Anum_pg_index_indexprs,
+        };
+        let mut is_null = false;
+        let number = i16::try_from(column).unwrap_or_default();
+        let stored = pg_sys::SysCacheGetAttr(cache, tuple, number, &raw mut is_null);
+        let relation = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_index>()).indrelid;
+        let node = (!is_null).then(|| {
+            let stored = pg_sys::text_to_cstring(stored.cast_mut_ptr());
+            pg_sys::stringToNode(stored).cast::<pg_sys::Node>()
+        });
+        pg_sys::ReleaseSysCache(tuple);
+        let node = node.and_then(|node| match usize::try_from(place) {
+            Ok(0) => Some(node),
+            Ok(place) => PgList::<pg_sys::Node>::from_pg(node.cast()).get_ptr(place - 1),
+            Err(_) => None,
+        });
+        Ok(node.map(|node| WrittenQuery(written(node, relation, names))))
+    }
 });
 
 /// An expression as SQL, with `names` for the names of the columns of `relation`.

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::super::encoding::{DatabaseText, from_server};
 use super::super::error::{self, Error};
 use super::super::{
-    catalog, compat, label, lease_wait, mark, os_clock, report, session, session_generator, shmem,
-    spi, time,
+    catalog, compat, label, lease_wait, mark, os_clock, session, session_generator, shmem, spi,
+    time,
 };
 use super::call::{Call, c_function, columns};
 use super::limit::{self, Limit};
@@ -96,7 +96,7 @@ c_function!(snowflake_create_generator, |call| {
     lease_wait::check_worker_field(&call.name(0), &described, None)?;
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
-    let (schema, relation_name, statement) = report::keeping_errors(|| unsafe {
+    let (schema, relation_name, statement) = unsafe {
         let names = pg_sys::textToQualifiedNameList(name);
         let variable = pg_sys::makeRangeVarFromNameList(names);
         let schema = pg_sys::RangeVarGetCreationNamespace(variable);
@@ -104,7 +104,7 @@ c_function!(snowflake_create_generator, |call| {
         let quoted =
             pg_sys::quote_qualified_identifier(pg_sys::get_namespace_name(schema), relation);
         (schema, relation, from_server(CStr::from_ptr(quoted)))
-    });
+    };
     spi::run(&format!("CREATE SEQUENCE {statement} {}", catalog::FIT))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };

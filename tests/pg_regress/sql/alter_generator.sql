@@ -122,10 +122,14 @@ SELECT snowflake_alter_generator('waits', max_borrow => '0');
 DROP EVENT TRIGGER tells;
 
 -- Names and settings of any kind.
+-- PostgreSQL 19 has no other strings than standard ones.
+SELECT current_setting('server_version_num')::int < 190000 AS has_escapes \gset
 CREATE SCHEMA "My.Schema";
 SELECT snowflake_create_generator('"My.Schema"."it''s.""mine"""', max_borrow => '0');
 SET search_path = pg_catalog, pg_temp;
+\if :has_escapes
 SET standard_conforming_strings = off;
+\endif
 SET quote_all_identifiers = on;
 SELECT public.snowflake_alter_generator('"My.Schema"."it''s.""mine"""', max_borrow => '1 min');
 RESET ALL;

@@ -20,9 +20,11 @@ DEALLOCATE poll;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT snowflake_horizon();
 ROLLBACK;
+\set VERBOSITY sqlstate
 BEGIN READ ONLY;
 SELECT snowflake_horizon();
 ROLLBACK;
+\set VERBOSITY verbose
 -- Generators whose IDs do not ascend.
 SELECT snowflake_create_generator('reversed', 'layout=''time_reversed:41 worker:10 sequence:12'' epoch=2025-01-01Z');
 SELECT snowflake_horizon('reversed');

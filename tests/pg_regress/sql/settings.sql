@@ -2,8 +2,12 @@
 CREATE SCHEMA st;
 SET search_path = st, public;
 SET timezone = 'UTC';
-\set odd 'SET quote_all_identifiers = on; SET standard_conforming_strings = off; SET escape_string_warning = off; SET DateStyle = ''SQL, DMY''; SET IntervalStyle = sql_standard; SET extra_float_digits = -10; SET xmloption = document; SET bytea_output = escape;'
-\set even 'RESET quote_all_identifiers; RESET standard_conforming_strings; RESET escape_string_warning; RESET DateStyle; RESET IntervalStyle; RESET extra_float_digits; RESET xmloption; RESET bytea_output;'
+-- PostgreSQL 19 has no other strings than standard ones.
+SELECT CASE WHEN is_old THEN 'SET standard_conforming_strings = off; SET escape_string_warning = off;' ELSE '' END AS odd_strings,
+    CASE WHEN is_old THEN 'RESET standard_conforming_strings; RESET escape_string_warning;' ELSE '' END AS even_strings
+FROM (SELECT current_setting('server_version_num')::int < 190000 AS is_old) AS s \gset
+\set odd :odd_strings 'SET quote_all_identifiers = on; SET DateStyle = ''SQL, DMY''; SET IntervalStyle = sql_standard; SET extra_float_digits = -10; SET xmloption = document; SET bytea_output = escape;'
+\set even :even_strings 'RESET quote_all_identifiers; RESET DateStyle; RESET IntervalStyle; RESET extra_float_digits; RESET xmloption; RESET bytea_output;'
 SELECT snowflake_create_generator('other_ids', 'preset=default');
 
 CREATE TABLE kinds (id serial PRIMARY KEY, name text);
