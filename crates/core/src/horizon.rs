@@ -484,12 +484,15 @@ impl Horizon {
     /// No horizon past this instant was returned before the generator got its slot. Called
     /// before the first bound of the slot is published.
     pub(super) fn start_at(&self, at: UnixMillis) {
-        self.announced.fetch_max(at.get(), Relaxed);
+        // Release: a session that sees this sees the cursor that was moved there, and holds no earlier
+        // instant.
+        self.announced.fetch_max(at.get(), Release);
     }
 
     /// No horizon that was returned is greater.
     pub fn announced(&self) -> UnixMillis {
-        UnixMillis::new(self.announced.load(Relaxed))
+        // Acquire pairs with start_at().
+        UnixMillis::new(self.announced.load(Acquire))
     }
 
     /// The horizon. `reached` is the instant of a position that the caller has moved the
