@@ -15,8 +15,8 @@
 //!
 //! | end | order in 15 to 18 |
 //! |---|---|
-//! | COMMIT | the record; `ProcArrayEndTransaction()`; XACT_EVENT_COMMIT, which withdraws |
-//! | ROLLBACK | the record, if it has a number; `ProcArrayEndTransaction()`; XACT_EVENT_ABORT, which withdraws |
+//! | COMMIT | the record; `ProcArrayEndTransaction()`; PostgreSQL frees the locks; the callback of resource owners, which withdraws |
+//! | ROLLBACK | the record, if it has a number; the same |
 //! | PREPARE | XACT_EVENT_PRE_PREPARE takes the lock; it goes over to the prepared transaction; XACT_EVENT_PREPARE withdraws the place |
 //! | COMMIT PREPARED, ROLLBACK PREPARED | the record; then PostgreSQL frees the locks |
 //! | restart, promotion | locks of prepared transactions are taken again before any of our processes starts |
