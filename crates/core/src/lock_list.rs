@@ -37,7 +37,7 @@ use super::sync::Ordering::{Acquire, Release};
 
 /// How many locks the list has room for: 24 kB. With more of them, each reader goes through the
 /// table of locks, which has room for some thousands by default.
-const LENGTH: usize = if cfg!(loom) { 1 } else { 1024 };
+const LENGTH: usize = if cfg!(loom) { 2 } else { 1024 };
 
 /// A lock that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
