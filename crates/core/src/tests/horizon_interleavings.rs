@@ -175,7 +175,7 @@ fn a_generator_without_a_place_is_held_by_a_lock() {
 }
 
 /// Two prepared transactions, whose IDs are of one tick: one ends, and the other one's lock looks
-/// the same. The list has room for one, and a reader finds it gone.
+/// the same. The list has room for two, and a reader finds one gone.
 #[test]
 fn a_lock_that_looks_like_one_that_is_gone() {
     for locks in [1, 2] {
