@@ -61,7 +61,9 @@ impl Watermarks {
         STARTED.with_borrow_mut(|started| {
             started.retain(|(_, it)| !matches!(it.pid(), Err(BackgroundWorkerStatus::Stopped)));
             let ended = started.extract_if(.., |(database, _)| !is_wanted(database));
-            ended.for_each(|(_, it)| drop(it.terminate()));
+            for (_, it) in ended {
+                it.terminate();
+            }
             self.told.retain(|name| names.contains(name));
             for (name, database) in names.into_iter().zip(&found) {
                 let told = match database {
@@ -86,7 +88,11 @@ impl Watermarks {
 
 /// Called when the keeper ends.
 pub fn end_all() {
-    STARTED.with_borrow_mut(|started| started.drain(..).for_each(|(_, it)| drop(it.terminate())));
+    STARTED.with_borrow_mut(|started| {
+        for (_, it) in started.drain(..) {
+            it.terminate();
+        }
+    });
 }
 
 /// Starts a process; `None` if PostgreSQL has no room for it.
