@@ -4,28 +4,31 @@
 -- A statement or the text of a function with bigint for the integer types in it. Strings, also those
 -- between dollars, quoted names and comments stay as they are. In the head of CREATE FUNCTION, each
 -- such word is a type. In a text, one is that follows :: or a name, as in a declaration, or AS, and
--- no keyword before an expression. A text that cannot be read to its end stays as it is.
+-- no keyword before an expression. A text that cannot be read to its end stays as it is, and so does
+-- one that takes long.
 CREATE FUNCTION _snowflake_convert.widened(text text, is_head boolean) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH tokens AS (
-        SELECT t.parts[1] AS token, t.place, t.parts[1] ~ '^(\s|--|/\*)' AS is_space
-        -- The shortest token at each place: so that a string between dollars ends at its first end.
-        FROM regexp_matches(text, '((?:--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*\*+/|[eE]''(?:[^''\\]|\\.|'''')*''|''(?:[^'']|'''')*'''
-            '|"(?:[^"]|"")*"|(\$(?:[[:alpha:]_]\w*)?\$).*?\2|(?![eE]'')[[:alpha:]_][\w$]*(?![\w$])|::'
-            '|[^''"$/:[:alpha:]_-]|/(?!\*)|-(?!-)|:(?!:)|\$(?!(?:[[:alpha:]_]\w*)?\$)){1,1}?)', 'g') WITH ORDINALITY AS t (parts, place)),
-    beside AS (
-        SELECT t.*, lower(lag(t.token) OVER w) AS before, lead(t.token) OVER w AS after
-        FROM tokens AS t WINDOW w AS (PARTITION BY t.is_space ORDER BY t.place)),
-    result AS (
-        SELECT string_agg(b.token, '' ORDER BY b.place) AS was, string_agg(CASE
-            WHEN NOT b.is_space AND lower(b.token) IN ('integer', 'int', 'int4', 'smallint', 'int2') AND (is_head AND b.before <> '.'
-                OR b.before = '::' OR b.before ~ '^[[:alpha:]_"]' AND b.after NOT IN ('(', '.') AND b.before NOT IN (
-                    'select', 'distinct', 'where', 'and', 'or', 'not', 'by', 'on', 'when', 'then', 'else', 'set', 'into', 'return',
-                    'returning', 'if', 'elsif', 'while', 'case', 'between', 'perform', 'from', 'join', 'update', 'using', 'begin', 'loop'))
-            THEN 'bigint' ELSE b.token END, '' ORDER BY b.place) AS becomes
-        FROM beside AS b)
-    SELECT CASE WHEN r.was = text THEN r.becomes ELSE text END FROM result AS r
+    SELECT CASE WHEN length(text) > 1000000 OR regexp_count(text, '\$\w*\$') > 100 THEN text ELSE (
+        WITH tokens AS (
+            SELECT t.parts[1] AS token, t.place, t.parts[1] ~ '^(\s|--|/\*)' AS is_space
+            -- The shortest token at each place: so that a string between dollars ends at its first end.
+            FROM regexp_matches(text, '((?:--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*\*+/|[eE]''(?:[^''\\]|\\.|'''')*''|''(?:[^'']|'''')*'''
+                '|"(?:[^"]|"")*"|(\$(?:[[:alpha:]_]\w*)?\$).*?\2|(?![eE]'')[[:alpha:]_][\w$]*(?![\w$])|::'
+                '|[^''"$/:[:alpha:]_-]|/(?!\*)|-(?!-)|:(?!:)|\$(?!(?:[[:alpha:]_]\w*)?\$)){1,1}?)', 'g') WITH ORDINALITY AS t (parts, place)),
+        beside AS (
+            SELECT t.*, lower(lag(t.token) OVER w) AS before, lead(t.token) OVER w AS after
+            FROM tokens AS t WINDOW w AS (PARTITION BY t.is_space ORDER BY t.place)),
+        result AS (
+            SELECT string_agg(b.token, '' ORDER BY b.place) AS was, string_agg(CASE
+                WHEN NOT b.is_space AND lower(b.token) IN ('integer', 'int', 'int4', 'smallint', 'int2') AND (is_head AND b.before <> '.'
+                    OR b.before = '::' OR b.before ~ '^[[:alpha:]_"]' AND b.after NOT IN ('(', '.') AND b.before NOT IN (
+                        'select', 'distinct', 'where', 'and', 'or', 'not', 'by', 'on', 'when', 'then', 'else', 'set', 'into', 'return',
+                        'returning', 'if', 'elsif', 'while', 'case', 'between', 'perform', 'from', 'join', 'update', 'using', 'begin', 'loop'))
+                THEN 'bigint' ELSE b.token END, '' ORDER BY b.place) AS becomes
+            FROM beside AS b)
+        SELECT CASE WHEN r.was = text THEN r.becomes ELSE text END FROM result AS r)
+    END
 $$;
 
 CREATE FUNCTION snowflake_convert_functions(
@@ -47,7 +50,8 @@ BEGIN
             NULL, true, NULL, NULL, NULL, false)) AS f
         JOIN pg_proc AS p ON p.oid = f.id JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
         CROSS JOIN _snowflake_convert.remake('pg_proc'::regclass, f.id) AS r
-        WHERE f.is_typed OR f.is_called
+        -- Only of the caller's own: the text of others would run as him who runs the statements.
+        WHERE (f.is_typed OR f.is_called) AND p.proowner = (SELECT u.oid FROM pg_roles AS u WHERE u.rolname = current_user)
         ORDER BY NOT f.of_trigger, f.id::regprocedure::text
     LOOP
         -- One with a body of SQL has no text.
@@ -71,4 +75,4 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_convert_functions(regclass[], regnamespace[]) IS
     'for review: the statements that give bigint to what is integer in the functions that snowflake_convert_plan() names, '
-    'those first that triggers of the tables run';
+    'and the caller owns, those first that triggers of the tables run';

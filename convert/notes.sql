@@ -18,7 +18,7 @@ AS $$
         FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
         CROSS JOIN LATERAL (SELECT ARRAY['smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype]::oid[]
             && (coalesce(p.proallargtypes, p.proargtypes::oid[]) || p.prorettype) AS has_integers) AS h
-        WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' AND p.prokind IN ('f', 'p', 'w')
+        WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' AND p.prokind IN ('f', 'p', 'w') AND octet_length(p.prosrc) < 100000000
           AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_proc'::regclass AND e.objid = p.oid AND e.deptype = 'e')),
     triggered (id) AS (
         SELECT g.tgfoid FROM unnest((work).members) AS m JOIN pg_trigger AS g ON g.tgrelid = m.member AND NOT g.tgisinternal

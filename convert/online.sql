@@ -375,15 +375,15 @@ CREATE PROCEDURE _snowflake_convert.run_with_locks(statement text, locks text[],
 AS $$
 DECLARE
     tried integer := 0;
-    lock_timeout constant text := pg_catalog.current_setting('lock_timeout');
-    search_path constant text := pg_catalog.current_setting('search_path');
+    lock_timeout constant pg_catalog.text := pg_catalog.current_setting('lock_timeout');
+    search_path constant pg_catalog.text := pg_catalog.current_setting('search_path');
     place integer;
-    began timestamptz;
-    lockers text;
-    message text;
-    detail text;
-    hint text;
-    context text;
+    began pg_catalog.timestamptz;
+    lockers pg_catalog.text;
+    message pg_catalog.text;
+    detail pg_catalog.text;
+    hint pg_catalog.text;
+    context pg_catalog.text;
 BEGIN
     IF statement IS NULL OR locks IS NULL OR tries IS NULL THEN
         RAISE EXCEPTION 'an argument of snowflake_convert_run() is null'
@@ -955,23 +955,23 @@ CREATE PROCEDURE snowflake_convert_backfill(relation regclass, batch interval DE
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    it record;
-    name text;
+    it pg_catalog.record;
+    name pg_catalog.text;
     page bigint;
     pages bigint;
     width bigint;
     updated_rows bigint;
     done bigint := 0;
     done_before bigint := 0;
-    wait float8 := 0.1;     -- seconds until the next pass
-    rate float8;
-    began timestamptz;
-    told timestamptz;
-    pass_began timestamptz;
-    took float8;
+    wait pg_catalog.float8 := 0.1;     -- seconds until the next pass
+    rate pg_catalog.float8;
+    began pg_catalog.timestamptz;
+    told pg_catalog.timestamptz;
+    pass_began pg_catalog.timestamptz;
+    took pg_catalog.float8;
     is_left boolean;
-    older text[];
-    processes text;
+    older pg_catalog.text[];
+    processes pg_catalog.text;
 BEGIN
     IF relation IS NULL THEN
         RAISE EXCEPTION 'relation must not be null'

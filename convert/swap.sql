@@ -398,20 +398,20 @@ CREATE PROCEDURE snowflake_convert_swap(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    wanted regclass[];
-    swaps text[];       -- of each transaction, the tables and objects
-    of_swap text;
-    tables regclass[];
-    owners oid[];       -- of each copy, the table
+    wanted pg_catalog.regclass[];
+    swaps pg_catalog.text[];       -- of each transaction, the tables and objects
+    of_swap pg_catalog.text;
+    tables pg_catalog.regclass[];
+    owners pg_catalog.oid[];       -- of each copy, the table
     copies smallint[];  -- and the number of the column
     is_analyzed boolean := false;
     are_named constant boolean := relations IS NOT NULL;
-    steps text[];
-    locks text[];       -- the first of them
-    swap text;
+    steps pg_catalog.text[];
+    locks pg_catalog.text[];       -- the first of them
+    swap pg_catalog.text;
     state bigint[];
-    left_over text;
-    to_analyze text;
+    left_over pg_catalog.text;
+    to_analyze pg_catalog.text;
 BEGIN
     LOOP
         PERFORM _snowflake.fix_settings();

@@ -44,7 +44,7 @@ DECLARE
     present timestamptz;
     utc timestamp;
     periods double precision;                 -- from the base to the present
-    suffix text;
+    part name;
     it record;
     gap record;
 BEGIN
@@ -91,12 +91,19 @@ BEGIN
     ORDER BY f.id LIMIT 1;
     IF FOUND THEN
         utc := _snowflake.instant_or_null(gap.lower_bound, generator) AT TIME ZONE 'UTC';
-        suffix := to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '_YYYYMMDD' ELSE '_YYYYMMDD_HH24MISS' END);
-        -- What a name has no room for is cut off where the table's name ends. Unlike CREATE TABLE ... PARTITION OF,
-        -- ATTACH PARTITION keeps nobody from reading and writing the table.
+        -- What a name has no room for is cut off where the table's name ends. If somebody has the name, the
+        -- next one is free: a name says nothing here.
+        SELECT f.name INTO part FROM generate_series(0, 9999) AS n
+        CROSS JOIN LATERAL (SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '_YYYYMMDD' ELSE '_YYYYMMDD_HH24MISS' END)
+            || CASE WHEN n > 0 THEN '_' || n ELSE '' END AS suffix) AS s
+        CROSS JOIN LATERAL (SELECT (right((s.suffix || it.relname)::name::text, -length(s.suffix)) || s.suffix)::name AS name) AS f
+        WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = it.schema AND c.relname = f.name)
+          AND NOT EXISTS (SELECT FROM pg_type AS y WHERE y.typnamespace = it.schema AND y.typname = f.name)
+        ORDER BY n LIMIT 1;
+        -- Unlike CREATE TABLE ... PARTITION OF, ATTACH PARTITION keeps nobody from reading and writing the table.
         RETURN format('CREATE TABLE %1$s.%2$I (LIKE %3$s INCLUDING ALL EXCLUDING IDENTITY)%4$s; '
             'ALTER TABLE %3$s ATTACH PARTITION %1$s.%2$I FOR VALUES FROM (%5$L) TO (%6$L)',
-            it.schema, right((suffix || it.relname)::name::text, -length(suffix)) || suffix, _snowflake.name(parent), it.place, gap.lower_bound, gap.upper_bound);
+            it.schema, part, _snowflake.name(parent), it.place, gap.lower_bound, gap.upper_bound);
     END IF;
 
     RETURN (SELECT format('ALTER TABLE %1$s DETACH PARTITION %2$s; DROP TABLE %2$s', _snowflake.name(parent), _snowflake.name(p.part))
@@ -120,7 +127,7 @@ CREATE PROCEDURE snowflake_partition(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    statement text;
+    statement pg_catalog.text;
 BEGIN
     LOOP
         -- First of all: what comes before is of the caller. It fails in a transaction block.

@@ -71,10 +71,12 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Names in watermarks have their schemas, times are in UTC, and a reservation waits for no
 /// standby. These also take the place of what is set for the database: its owner may not choose
 /// whose functions and operators this process finds, which runs as a superuser.
-const SETTINGS: [(&CStr, &CStr); 3] = [
+const SETTINGS: [(&CStr, &CStr); 5] = [
     (c"search_path", c"pg_catalog, pg_temp"),
     (c"TimeZone", c"UTC"),
     (c"synchronous_commit", c"local"),
+    (c"quote_all_identifiers", c"off"),
+    (c"lock_timeout", c"0"),
 ];
 
 /// The main function of the background worker. Its argument is the database.
@@ -110,11 +112,11 @@ pub extern "C-unwind" fn write_watermarks(database: pg_sys::Datum) {
         if BackgroundWorker::sighup_received() {
             // SAFETY: in the main loop of a background worker.
             unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+            // It may have become shorter.
+            next = next.min(Instant::now() + guc::watermark_interval());
         }
         let now = Instant::now();
         let interval = guc::watermark_interval();
-        // It may have become shorter.
-        next = next.min(now + interval);
         if now >= next {
             next = now + interval;
             // SAFETY: switched to for each round, and emptied after it: texts of messages.
@@ -123,6 +125,9 @@ pub extern "C-unwind" fn write_watermarks(database: pg_sys::Datum) {
                 context.reset();
                 pg_sys::pgstat_report_stat(false);
             }
+            // A round that takes long, with many locks, rests as long as it took.
+            let took = now.elapsed();
+            next = next.max(now + 2 * took);
         }
         let left = next.saturating_duration_since(Instant::now());
         compat::wait_watermark(i64::try_from(left.as_millis()).unwrap_or(0) + 1);

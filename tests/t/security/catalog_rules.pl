@@ -377,6 +377,12 @@ sub check_rules
 		WHERE l.lanname NOT IN ('c', 'internal') AND p.prosqlbody IS NULL
 		  AND NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)")),
 		join("\n", sort @without_path), "$what: functions without a path of their own");
+	# The types of their variables are looked up before a path is set: keywords, or with their schema.
+	is(join("\n", grep { !/^\s*(?:--|$)/ && !/^\s*\w+ (?:constant )?(?:(?:integer|bigint|smallint|boolean)\b|pg_catalog\.)/ } split /\n/,
+		sql("SELECT substring(p.prosrc FROM '^\\s*DECLARE\\n(.*?)\\nBEGIN\\n') FROM pg_proc AS p JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+		JOIN pg_language AS l ON l.oid = p.prolang WHERE l.lanname = 'plpgsql' AND NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)
+		AND p.prosrc ~ '^\\s*DECLARE\\n'")),
+		'', "$what: nor types of variables that others can make");
 
 	# 4. Grants.
 	my $functions = grants_of("SELECT p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
