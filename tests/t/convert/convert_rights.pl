@@ -40,6 +40,7 @@ my $schema = q{
 	CREATE FUNCTION m.same(integer, bigint) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN PERFORM m.grab('operator'); RETURN true; END$$;
 	CREATE OPERATOR m.= (FUNCTION = m.same, LEFTARG = integer, RIGHTARG = bigint);
 	CREATE DOMAIN m.told AS bigint CHECK (m.is('domain', VALUE));
+	CREATE DOMAIN m.text AS pg_catalog.text CHECK (m.is('domain text', 1));
 	CREATE TABLE m.head (id serial PRIMARY KEY, at timestamptz DEFAULT '2025-06-01Z', n int DEFAULT 1,
 		CONSTRAINT ck CHECK (m.is('check', id)));
 	CREATE INDEX head_const ON m.head (id) WHERE m.is('constant condition', 5);

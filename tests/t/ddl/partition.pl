@@ -191,7 +191,9 @@ one(q{CREATE ROLE boss; CREATE ROLE other; CREATE SCHEMA lair AUTHORIZATION boss
 	CREATE FUNCTION lair.same(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'caught'; END$$;
 	CREATE OPERATOR lair.= (LEFTARG = text, RIGHTARG = text, FUNCTION = lair.same);
 	CREATE TABLE lair."it's %s ""x""" (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), "%1$s" text) PARTITION BY RANGE (id);
-	CREATE INDEX ON lair."it's %s ""x""" (lair.note(3::bigint), id) WHERE lair.note(4) = 1});
+	CREATE INDEX ON lair."it's %s ""x""" (lair.note(3::bigint), id) WHERE lair.note(4) = 1;
+	CREATE FUNCTION lair.caught() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'caught'; END$$;
+	CREATE DOMAIN lair.text AS pg_catalog.text CHECK (lair.caught())});
 my $lair = q{'lair."it''s %s ""x"""'};
 one("SET search_path = lair, public, pg_catalog; CALL public.snowflake_partition($lair, ahead => 1)");
 is(one("SELECT string_agg(relname || ' ' || relowner::regrole, ' ' ORDER BY relname) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhparent = ${lair}::regclass"),
@@ -199,6 +201,13 @@ is(one("SELECT string_agg(relname || ' ' || relowner::regrole, ' ' ORDER BY reln
 like(refused('42501', "SET ROLE other; CALL public.snowflake_partition($lair)", 'another role'), qr/must be owner/, '... is told why');
 is((error_of($node, "SET ROLE boss; CALL public.snowflake_partition($lair, ahead => 2)"))[0], '', 'the owner');
 is((error_of($node, "SET snowflake_id.new_keys = on; CALL snowflake_partition($lair, ahead => 3)"))[0], '', 'with new keys');
+
+# Somebody has the name of a partition.
+one(q{CREATE TABLE taken (id bigint PRIMARY KEY DEFAULT snowflake_nextval()) PARTITION BY RANGE (id)});
+one(q{CREATE TABLE taken_20270402 (a int); CREATE TYPE taken_20270402_1 AS (a int)});
+one(q{CALL snowflake_partition('taken', ahead => 2)});
+is(one("SELECT string_agg(inhrelid::regclass::text, ' ' ORDER BY inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'taken'::regclass"),
+	'taken_20270401 taken_20270402_2 taken_20270403', 'names that are taken');
 
 # 9. Where the table is.
 my $uses = one(q{SELECT current_setting('server_version_num')::int >= 170000}) eq 't';
