@@ -33,7 +33,11 @@ CREATE FUNCTION _snowflake.horizon_held(OUT pid integer, OUT generator regclass,
 -- Where pg_catalog has no operator of exactly these types, it is named: another one in the
 -- extension's schema would be taken, even one that another role made.
 CREATE VIEW snowflake_horizon_holders AS
-    WITH held AS (
+    -- Prepared transactions, by the lock that each has. There may be thousands of other locks.
+    WITH x AS MATERIALIZED (
+        SELECT l.virtualtransaction, l.transactionid FROM pg_catalog.pg_locks l
+        WHERE l.locktype = 'transactionid' AND l.pid IS NULL AND l.mode = 'ExclusiveLock'),
+    held AS (
         SELECT h.pid, NULL::text AS gid, h.generator, h.since, NULL::name AS owner,
             NULL::timestamptz AS prepared
         FROM _snowflake.horizon_held() h
@@ -49,8 +53,7 @@ CREATE VIEW snowflake_horizon_holders AS
         FROM pg_catalog.pg_locks l
         CROSS JOIN LATERAL (SELECT coalesce(CASE WHEN l.classid OPERATOR(pg_catalog.<>) 0 THEN l.classid END,
             'snowflake_default'::pg_catalog.regclass::pg_catalog.oid)::pg_catalog.regclass AS generator) g
-        LEFT JOIN pg_catalog.pg_locks x ON x.virtualtransaction = l.virtualtransaction
-            AND x.locktype = 'transactionid' AND x.pid IS NULL AND x.mode = 'ExclusiveLock'
+        LEFT JOIN x ON l.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
         LEFT JOIN pg_catalog.pg_prepared_xacts p ON l.pid IS NULL AND p.transaction = x.transactionid
         WHERE l.locktype = 'userlock' AND l.mode = 'ShareLock'
             AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
