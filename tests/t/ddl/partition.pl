@@ -203,11 +203,11 @@ is((error_of($node, "SET ROLE boss; CALL public.snowflake_partition($lair, ahead
 is((error_of($node, "SET snowflake_id.new_keys = on; CALL snowflake_partition($lair, ahead => 3)"))[0], '', 'with new keys');
 
 # Somebody has the name of a partition.
-one(q{CREATE TABLE taken (id bigint PRIMARY KEY DEFAULT snowflake_nextval()) PARTITION BY RANGE (id)});
-one(q{CREATE TABLE taken_20270402 (a int); CREATE TYPE taken_20270402_1 AS (a int)});
-one(q{CALL snowflake_partition('taken', ahead => 2)});
-is(one("SELECT string_agg(inhrelid::regclass::text, ' ' ORDER BY inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'taken'::regclass"),
-	'taken_20270401 taken_20270402_2 taken_20270403', 'names that are taken');
+one(q{CREATE TABLE named (id bigint PRIMARY KEY DEFAULT snowflake_nextval()) PARTITION BY RANGE (id)});
+one(q{CREATE TABLE named_20270402 (a int); CREATE TYPE named_20270402_1 AS (a int)});
+one(q{CALL snowflake_partition('named', ahead => 2)});
+is(one("SELECT string_agg(inhrelid::regclass::text, ' ' ORDER BY inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'named'::regclass"),
+	'named_20270401 named_20270402_2 named_20270403', 'names that are taken');
 
 # 9. Where the table is.
 my $uses = one(q{SELECT current_setting('server_version_num')::int >= 170000}) eq 't';

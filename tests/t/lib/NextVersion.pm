@@ -85,16 +85,16 @@ sub next_version
 
 # Puts the library of the `present` version or of the `next` one in its place, as an installation
 # does: servers that have loaded the library keep the file that they have loaded. Returns the
-# file.
+# file. That of the next version needs the present one by the name that Rust gives to a library.
 sub replace_library
 {
 	my ($installation, $version) = @_;
 	chomp(my $folder = `$installation/bin/pg_config --pkglibdir`);
-	my ($library, $present) = ("$folder/snowflake_id.so", "$folder/present_library.so");
+	my ($library, $present) = ("$folder/snowflake_id.so", "$folder/libsnowflake_id.so");
 	system_or_bail('cp', $library, $present) if !-e $present;
 	if ($version eq 'next')
 	{
-		system_or_bail('cc', '-shared', '-fPIC', '-Wall', '-o', "$library.new", dirname(__FILE__) . '/next_library.c', '-Wl,--no-as-needed', $present);
+		system_or_bail('cc', '-shared', '-fPIC', '-Wall', '-o', "$library.new", dirname(__FILE__) . '/next_library.c', '-Wl,--no-as-needed', "-Wl,-rpath,$folder", $present);
 	}
 	else
 	{
