@@ -59,7 +59,7 @@ use super::session;
 use super::session_generator::SessionGenerator;
 #[cfg(feature = "pg19")]
 use super::subscription;
-use super::{catalog, compat, label, mark, report, shmem, spi};
+use super::{catalog, compat, mark, report, shmem, spi};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::UnixMillis;
 
@@ -207,7 +207,7 @@ fn keep(duty: Duty) -> Result<&'static [SavedMark], Error> {
     // Sequences that are no generators, such as new serial columns', get no entry.
     let generators = sequences
         .into_iter()
-        .filter(|it| compat::owns(*it) && is_generator(*it));
+        .filter(|it| compat::owns(*it) && session::is_generator(*it));
     let kept: Vec<SavedMark> = generators
         .filter_map(|relation| {
             let entry = session::of_sequence(relation);
@@ -294,7 +294,7 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
     };
     if catalog::kind(relation) != pg_sys::RELKIND_SEQUENCE
         || catalog::sequence_form(relation)?.seqincrement != NO_MARK
-        || is_generator(relation)
+        || session::is_generator(relation)
     {
         return Ok(());
     }
@@ -308,12 +308,6 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
         &[&oid],
     )
     .map(drop)
-}
-
-/// Whether a relation is the default generator or has a label, even an unreadable one.
-pub fn is_generator(relation: pg_sys::Oid) -> bool {
-    label::text_of(relation).is_some()
-        || session::default_relation().is_ok_and(|default| default == relation)
 }
 
 /// The relation of a name, if there is one, checked and locked.

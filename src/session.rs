@@ -159,6 +159,12 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     });
 }
 
+/// Whether a relation is the default generator or has a label, even an unreadable one.
+pub fn is_generator(relation: pg_sys::Oid) -> bool {
+    label::text_of(relation).is_some()
+        || default_relation().is_ok_and(|default| default == relation)
+}
+
 /// Called when a role, a membership or a database has changed, or all may have.
 unsafe extern "C-unwind" fn on_role_change(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
     session_generator::note_change();

@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_char};
 use pgrx::{PgList, pg_sys};
 
 use super::encoding::from_server;
-use super::{catalog, error, restart};
+use super::{catalog, error, session};
 
 /// Called after the command, in its transaction.
 ///
@@ -32,7 +32,7 @@ pub unsafe fn leave_generators_out(name: *const c_char) {
         let mut left_out = Vec::new();
         for listed in PgList::<pg_sys::SubscriptionRelState>::from_pg(listed).iter_ptr() {
             let relation = (*listed).relid;
-            if !restart::is_generator(relation) {
+            if !session::is_generator(relation) {
                 continue;
             }
             let ready = pg_sys::SUBREL_STATE_READY.cast_signed();
