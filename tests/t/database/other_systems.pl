@@ -24,7 +24,7 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 my ($page) = slurp_file("$FindBin::RealBin/../../../docs/presets.md") =~ /\n## You come from\n(.*?)\n## /s;
 my ($statements) = map { $_->{text} } grep { $_->{language} eq 'sql' } blocks($page);
 is(scalar(() = $statements =~ /;\n/g), 3, 'the page has three statements');
-my ($of_seata) = $page =~ /`(SELECT snowflake_advance\('orders_ids', max\(created_at\)\).*?)`/;
+my ($of_seata) = $page =~ /`(SELECT snowflake_advance\('orders_ids', max\(d\.created_at\)\).*?)`/;
 my ($cockroach_time, $cockroach_node) = $page =~ /`([^`]* interval '10 us')`.* `(id & \d+)`/;
 my %from = ('pgEdge' => "preset => 'pgedge'", $page =~ /^\| ([\w, ]+) \| `((?:preset|epoch) => '\S+')` \|$/mg);
 
