@@ -50,7 +50,7 @@ BEGIN
             NULL, true, NULL, NULL, NULL, false)) AS f
         JOIN pg_proc AS p ON p.oid = f.id JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
         CROSS JOIN _snowflake_convert.remake('pg_proc'::regclass, f.id) AS r
-        -- Only of the caller's own: the text of others would run as him who runs the statements.
+        -- Only the caller's own: the text of others would run with the caller's rights.
         WHERE (f.is_typed OR f.is_called) AND p.proowner = (SELECT u.oid FROM pg_roles AS u WHERE u.rolname = current_user)
         ORDER BY NOT f.of_trigger, f.id::regprocedure::text
     LOOP

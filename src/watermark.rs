@@ -384,8 +384,8 @@ fn write(shared: &Shared, key: SlotKey, sent: Option<UnixMillis>) -> Result<Foun
 }
 
 /// Runs `f` in a transaction, which is aborted if `f` fails. Its commit asks for a flush of what it
-/// has written: without that, a message would stay in memory for as long as the server is quiet. What is set for the database changes
-/// nothing: it reads and writes what is there now.
+/// has written: without that, a message would stay in memory for as long as the server is quiet.
+/// Isolation and read-only are not those that are set for the database.
 fn in_transaction<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     // SAFETY: a background worker outside of a transaction, whose memory context stays; variables
     // of this process.
