@@ -15,10 +15,10 @@ use snowflake_core::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
 use snowflake_core::layout::Stamp;
+use snowflake_core::plan::{ReserveError, Settings};
 use snowflake_core::protocol;
 use snowflake_core::protocol::block::issue_block;
 use snowflake_core::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use snowflake_core::protocol::plan::{ReserveError, Settings};
 use snowflake_core::slot::{Reserving, Slot};
 use snowflake_core::tenure::{Generation, Tenure};
 

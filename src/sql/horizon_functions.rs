@@ -8,11 +8,11 @@ use pgrx::{PgList, pg_sys};
 
 use super::super::encoding::{from_server, to_server};
 use super::super::error::{self, Error};
+use super::super::limit;
 use super::super::session;
 use super::super::session_generator::{self, SessionGenerator};
 use super::super::{catalog, compat, generator_horizon, label, shmem, spi, time};
 use super::call::{c_function, columns};
-use super::limit;
 use snowflake_core::horizon::Processes;
 use snowflake_core::id::UnixMillis;
 
