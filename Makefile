@@ -14,6 +14,7 @@
 # make installcheck          the regression tests, on that server, while it runs
 # make vendor   brings the crates to vendor/, for builds without a network
 # make packages   Debian packages for PostgreSQL 15 to 18; VERSIONS="15 17"
+# make source   the source package of Debian, of the last commit, with all crates
 # make dist     the archive for PGXN, of the last commit
 # make sbom     the crates that are in the library, in CycloneDX's format
 # make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18
@@ -33,7 +34,7 @@ package_names := debs dist sbom
 
 .PHONY: all help quick test test-server test-all test-packages lint check-core walks miri \
     torture soak fuzz fuzz-args fuzz-sql bench bench-citus bench-compare demo docs \
-    build install installcheck vendor packages dist sbom image clean \
+    build install installcheck vendor packages source dist sbom image clean \
     $(test_names:%=test-%) $(bench_names:%=bench-%) $(package_names:%=test-%)
 
 help:
@@ -126,7 +127,7 @@ install:
 installcheck:
 	@tests/packages/installcheck "$(PG_CONFIG)"
 
-vendor packages dist sbom image:
+vendor packages source dist sbom image:
 	@tools/$@
 
 clean:

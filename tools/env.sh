@@ -366,6 +366,25 @@ copy_sources() {
     fi
 }
 
+# Brings all crates to vendor/ of the present folder, and prints the settings by which cargo
+# takes them from there.
+vendor_crates() {
+    # With --quiet, it would not print the settings.
+    cargo vendor --locked
+}
+
+# Takes the code for Windows, which is half of all and has libraries without their source, out
+# of vendor/ of the present folder. Cargo wants the names of these crates, to choose versions.
+prune_crates() {
+    local crate
+    for crate in vendor/{windows,winapi}*; do
+        find "$crate" -mindepth 1 ! -name Cargo.toml ! -name .cargo-checksum.json -delete
+        mkdir "$crate/src"
+        : > "$crate/src/lib.rs"
+        sed -i 's/"files":{[^}]*}/"files":{}/' "$crate/.cargo-checksum.json"
+    done
+}
+
 # control_of VERSIONS: prints the control file of packages for these versions.
 control_of() {
     VERSIONS=$* perl -00 -ne 'if (!/^Package: .*PGVERSION/m) { print; next }
@@ -377,6 +396,9 @@ control_of() {
 version() {
     sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
 }
+
+# Prints it as Debian and RPM do. To both, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
+debian_version() { version | sed 's/-/~/'; }
 
 # Prints the version of the SQL objects of both extensions, MAJOR.MINOR: a release that changes only the library
 # leaves it as it is.
@@ -397,8 +419,7 @@ check_versions() {
         die "convert/snowflake_id_convert.control has another version than snowflake_id.control"
     [ "$(sed -n '/meta-spec/!s/.*"version": "\(.*\)".*/\1/p' "$top/META.json" | sort -u)" = "$version" ] ||
         die "META.json has another version than $version"
-    # To Debian, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
-    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id (${version/-/\~}-"* ]] ||
+    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id ($(debian_version)-"* ]] ||
         die "debian/changelog begins with another version than $version"
     local heading="## ${version%-dev}"
     if [ "$heading" != "## $version" ]; then heading+=" (unreleased)"; fi
