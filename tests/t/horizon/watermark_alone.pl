@@ -67,7 +67,7 @@ for my $end ('fast', 'immediate')
 		sleep 0.1;
 		die 'the log tells of no failure' if !is_alive($node->{_pid});
 	}
-	cmp_ok($waits, '<', 10, "after stop $end, the process does not wait for a registry that is silent");
+	cmp_ok($waits, '<', 5, "after stop $end, the process does not wait for a registry that is silent");
 	is(greatest(), $before, 'there is no watermark meanwhile');
 	thaw(@frozen);
 	wait_until('a watermark as soon as the registry answers', sub { greatest() > $before });
