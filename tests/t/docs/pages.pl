@@ -26,7 +26,7 @@ use Pages;
 use Snowflake;
 
 my $top = "$FindBin::RealBin/../../..";
-my @pages = ('README.md', map { "docs/$_" } qw(install.md reference.md operations.md monitoring.md guarantees.md worker-ids.md lease-protocol.md clusters.md performance.md clocks.md presets.md recipes.md text.md type.md new-keys.md partitions.md orms.md convert.md ordered.md change-stream.md upgrade.md compare.md managed.md));
+my @pages = ('README.md', map { "docs/$_" } qw(install.md reference.md settings.md labels.md registry.md operations.md monitoring.md guarantees.md worker-ids.md lease-protocol.md clusters.md performance.md clocks.md presets.md recipes.md text.md type.md new-keys.md partitions.md orms.md convert.md ordered.md change-stream.md upgrade.md compare.md managed.md));
 is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$top/docs/*.md" ], 'all pages are tested');
 
 my $node = new_node('main', 7);
@@ -104,7 +104,7 @@ sub is_on_pages
 	is_deeply([ grep { $text !~ /\b\Q$_\E\b/ } @names ], [], "each $what is on a page");
 	return;
 }
-is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/reference.md"));
+is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/settings.md"));
 is_on_pages('preset', 'SELECT preset FROM snowflake_presets', slurp_file("$top/docs/presets.md"));
 $node->safe_psql('reference', 'CREATE EXTENSION snowflake_id_convert');
 is_on_pages('function', q{
