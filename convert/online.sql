@@ -1096,4 +1096,4 @@ END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_backfill(regclass, interval) IS
     'for snowflake_convert_steps(): fills the copies of columns in the rows of a table, '
-    'in transactions of about the given length; goes on where it was interrupted';
+    'in transactions of about the given length; continues where it was interrupted';

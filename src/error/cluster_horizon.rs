@@ -65,7 +65,7 @@ pub fn not_dropped(name: &str, why: &DropServerError) -> Error {
     match why {
         DropServerError::Unknown => ERRCODE_UNDEFINED_OBJECT
             .error(format!("no server \"{}\" counts", excerpt(name)))
-            .detail("A server has another name after each start.")
+            .detail("A server has a different name after each start.")
             .hint("View snowflake_cluster_servers shows the servers."),
         DropServerError::MayRun(server) => in_use(name, server),
     }

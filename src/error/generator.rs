@@ -15,9 +15,9 @@ pub fn not_preloaded() -> Error {
     )
 }
 
-/// The SQL function is that of another version than the library.
+/// The SQL function is that of a different version than the library.
 pub fn other_columns(declared: i32, given: usize) -> Error {
-    not_ready("the library of snowflake_id is of another version than this function")
+    not_ready("the library of snowflake_id is of a different version than this function")
         .detail(format!(
             "The function is declared with {declared} columns, and the library gives {given}."
         ))

@@ -107,7 +107,7 @@ pub fn remedy(why: &LeaseError) -> &'static str {
             }
             RegistryError::Fenced { .. } => "The server asks for a worker ID again by itself.",
             RegistryError::Held { .. } => {
-                "Stop that server, or give one of the two another \"snowflake_id.worker_id\". If \
+                "Stop that server, or give one of the two a different \"snowflake_id.worker_id\". If \
                  it is gone for good, wait: the worker ID is free after the lease and the hold of \
                  the pool."
             }
@@ -169,7 +169,7 @@ fn held(worker: WorkerId, obstacle: &ShownFailure) -> Error {
         .error(format!("worker ID {worker} belongs to another server"))
         .detail(seen_by_caller(obstacle))
         .hint(format!(
-            "Stop that server, or give one of the two another \"snowflake_id.worker_id\". This \
+            "Stop that server, or give one of the two a different \"snowflake_id.worker_id\". This \
              server gets worker ID {worker} by itself when it is free."
         ))
 }
@@ -409,7 +409,7 @@ impl LeaseTexts {
     /// Another server claims the worker ID that this one has. `is_fixed`: this one claims it
     /// too; else it leases any one.
     pub fn contested(&self, worker: WorkerId, contender: &Contender, is_fixed: bool) -> Error {
-        let set = "Set another \"snowflake_id.worker_id\" on that server";
+        let set = "Set a different \"snowflake_id.worker_id\" on that server";
         let hint = if is_fixed {
             format!("{set}, or stop it.")
         } else {
@@ -421,7 +421,7 @@ impl LeaseTexts {
         };
         warned(format!("another server claims worker ID {}", worker.get()))
             .detail(format!(
-                "The registry refuses it to {}, at least since {}. This server goes on.",
+                "The registry refuses it to {}, at least since {}. This server continues.",
                 named(&contender.by),
                 at(contender.since)
             ))
@@ -505,7 +505,7 @@ fn refusal(refused: &RegistryError) -> String {
                 }
                 Fence::OtherRole => {
                     "The registry renews a lease only for the role that has taken it, and this \
-                     server asks as another role."
+                     server asks as a different role."
                 }
             };
             format!("{why}{by}")

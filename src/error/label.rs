@@ -60,12 +60,12 @@ pub fn label_on_default() -> Error {
 pub fn label_removed(name: &str) -> Error {
     let message = format!("cannot remove the label of generator {name}: it has issued IDs");
     not_ready(message)
-        .detail("With another label afterwards, the generator could issue these IDs again.")
+        .detail("With a different label afterwards, the generator could issue these IDs again.")
         .hint("Drop the sequence if it is not needed any more.")
 }
 
 pub fn label_not_committed(name: &str) -> Error {
-    let message = format!("generator {name} was given another layout in this transaction");
+    let message = format!("generator {name} was given a different layout in this transaction");
     not_ready(message)
         .detail(
             "If the transaction is rolled back, the earlier layout could repeat IDs that are \

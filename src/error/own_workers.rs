@@ -10,7 +10,7 @@ use super::{Code, Error, invalid, not_ready};
 /// There is no pool for such generators, or no registry at all.
 pub fn no_pool(name: &str, pool: &str, lacks: Lacks) -> Error {
     let server = quote_identifier(pool);
-    let other = "another on_rollback by snowflake_alter_generator(): wait, error or continue.";
+    let other = "a different on_rollback by snowflake_alter_generator(): wait, error or continue.";
     let (lacks, hint) = match lacks {
         Lacks::Registry => (
             "\"snowflake_id.registry\" is not set".to_string(),

@@ -661,7 +661,7 @@ sub read_errors
 			next if $code eq 'XX000' && $text =~ /^tuple concurrently (updated|deleted)/;
 			# This generator can no longer get that label, or a label gives no IDs
 			# before its commit.
-			next if $code eq '55000' && $text =~ /^(cannot change the (layout|label) of generator g\d|generator g\d was given another layout)/;
+			next if $code eq '55000' && $text =~ /^(cannot change the (layout|label) of generator g\d|generator g\d was given a different layout)/;
 			# All clients make and drop this object.
 			next if $code =~ /^(42P07|42P01)$/ && $text =~ /"shared"/;
 			next if $code eq '23505' && $text =~ /"pg_(class_relname_nsp|type_typname_nsp)_index"/;

@@ -87,7 +87,7 @@ my ($symbol, $columns) = split /\|/, sql('made0', q{SELECT prosrc, pg_get_functi
 my ($code, $text) = error_of($node, qq{CREATE FUNCTION pg_temp.f($columns, OUT more text) RETURNS SETOF record STRICT LANGUAGE c
 	AS 'snowflake_id', '$symbol'; SELECT * FROM pg_temp.f()}, 'made0');
 is($code, '55000', 'a function with more columns than the library gives');
-like($text, qr/the library of snowflake_id is of another version than this function/, 'the error says so');
+like($text, qr/the library of snowflake_id is of a different version than this function/, 'the error says so');
 
 # From here on, the server has the present library.
 $node->stop;
