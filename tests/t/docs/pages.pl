@@ -105,7 +105,7 @@ sub is_on_pages
 	is_deeply([ grep { $text !~ /\b\Q$_\E\b/ } @names ], [], "each $what is on a page");
 	return;
 }
-is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/reference.md"));
+is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/settings.md"));
 is_on_pages('preset', 'SELECT preset FROM snowflake_presets', slurp_file("$top/docs/presets.md"));
 $node->safe_psql('reference', 'CREATE EXTENSION snowflake_id_convert');
 is_on_pages('function', q{
