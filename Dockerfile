@@ -16,7 +16,7 @@ COPY . .
 RUN make build PG_CONFIG=/usr/lib/postgresql/${PG}/bin/pg_config
 RUN make install PG_CONFIG=/usr/lib/postgresql/${PG}/bin/pg_config DESTDIR=/installed
 RUN mkdir -p /installed/usr/share/doc/snowflake_id && cp LICENSE /installed/usr/share/doc/snowflake_id/ \
-    && debian/crates ${PG} > /installed/usr/share/doc/snowflake_id/crates.txt
+    && tools/crates ${PG} > /installed/usr/share/doc/snowflake_id/crates.txt
 
 FROM postgres:${PG}-${SUITE}
 COPY --from=build /installed/ /

@@ -14,6 +14,8 @@
 # make installcheck          the regression tests, on that server, while it runs
 # make vendor   brings the crates to vendor/, for builds without a network
 # make packages   Debian packages for PostgreSQL 15 to 18; VERSIONS="15 17"
+# make source   the source package of Debian, of the last commit, with all crates
+# make rpm      the RPM package for PostgreSQL 15 or PG=18, and its source package
 # make dist     the archive for PGXN, of the last commit
 # make sbom     the crates that are in the library, in CycloneDX's format
 # make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18
@@ -29,11 +31,11 @@ export DESTDIR PKGLIBDIR SHAREDIR
 test_names := citus demo managed migrations monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
 bench_names := contention convert horizon instructions type
-package_names := debs dist sbom
+package_names := debs source rpm dist sbom
 
 .PHONY: all help quick test test-server test-all test-packages lint check-core walks miri \
     torture soak fuzz fuzz-args fuzz-sql bench bench-citus bench-compare demo docs \
-    build install installcheck vendor packages dist sbom image clean \
+    build install installcheck vendor packages source rpm dist sbom image clean \
     $(test_names:%=test-%) $(bench_names:%=bench-%) $(package_names:%=test-%)
 
 help:
@@ -126,7 +128,7 @@ install:
 installcheck:
 	@tests/packages/installcheck "$(PG_CONFIG)"
 
-vendor packages dist sbom image:
+vendor packages source rpm dist sbom image:
 	@tools/$@
 
 clean:

@@ -96,8 +96,9 @@ BEGIN
         END LOOP;
     END IF;
     RETURN QUERY
-        SELECT NULL::bigint, p.action, NULL::text, NULL::text, NULL::bigint, p.note
-        FROM _snowflake_convert.plan(tables, are_named, generator, set_default, NULL, NULL, NULL, false) AS p WHERE p.action = 'note';
+        SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n
+        FROM _snowflake_convert.notes_of_plan(
+            _snowflake_convert.work_of(tables, are_named, generator, set_default, NULL, NULL, NULL, false), tables, are_named) AS n;
     -- What the copies are to those who use the tables meanwhile.
     RETURN QUERY
         WITH changed AS (

@@ -2,11 +2,12 @@
 -- but who reads them.
 
 -- A statement or the text of a function with bigint for the integer types in it. Strings, also those
--- between dollars, quoted names and comments stay as they are. In the head of CREATE FUNCTION, each
--- such word is a type. In a text, one is that follows :: or a name, as in a declaration, or AS, and
--- no keyword before an expression. A text that cannot be read to its end stays as it is, and so does
--- one that takes long.
-CREATE FUNCTION _snowflake_convert.widened(text text, is_head boolean) RETURNS text
+-- between dollars, quoted names and comments stay as they are. PostgreSQL writes the head of CREATE
+-- FUNCTION, and there a type has its long name, and int2 or int4 is an argument. In a text, a type
+-- follows :: or a name, as in a declaration, or AS, and no keyword before a name or an expression; and
+-- int2 or int4 is none if an argument has this name. A text that cannot be read to its end stays as
+-- it is, and so does one that takes long.
+CREATE FUNCTION _snowflake_convert.widened(text text, is_head boolean, arguments text[]) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN length(text) > 1000000 OR regexp_count(text, '\$\w*\$') > 100 THEN text ELSE (
@@ -21,10 +22,12 @@ AS $$
             FROM tokens AS t WINDOW w AS (PARTITION BY t.is_space ORDER BY t.place)),
         result AS (
             SELECT string_agg(b.token, '' ORDER BY b.place) AS was, string_agg(CASE
-                WHEN NOT b.is_space AND lower(b.token) IN ('integer', 'int', 'int4', 'smallint', 'int2') AND (is_head AND b.before <> '.'
-                    OR b.before = '::' OR b.before ~ '^[[:alpha:]_"]' AND b.after NOT IN ('(', '.') AND b.before NOT IN (
+                WHEN NOT b.is_space AND (lower(b.token) IN ('integer', 'smallint') OR NOT is_head AND (lower(b.token) = 'int'
+                        OR lower(b.token) IN ('int2', 'int4') AND lower(b.token) <> ALL (arguments)))
+                    AND (is_head OR b.before = '::' OR b.before ~ '^[[:alpha:]_"]' AND b.after NOT IN ('(', '.') AND b.before NOT IN (
                         'select', 'distinct', 'where', 'and', 'or', 'not', 'by', 'on', 'when', 'then', 'else', 'set', 'into', 'return',
-                        'returning', 'if', 'elsif', 'while', 'case', 'between', 'perform', 'from', 'join', 'update', 'using', 'begin', 'loop'))
+                        'returning', 'if', 'elsif', 'while', 'case', 'between', 'perform', 'from', 'join', 'update', 'using', 'begin', 'loop',
+                        'declare', 'for', 'foreach', 'in', 'having', 'limit', 'offset', 'strict', 'exit', 'execute', 'diagnostics', 'assert'))
                 THEN 'bigint' ELSE b.token END, '' ORDER BY b.place) AS becomes
             FROM beside AS b)
         SELECT CASE WHEN r.was = text THEN r.becomes ELSE text END FROM result AS r)
@@ -45,7 +48,7 @@ DECLARE
     becomes text;
 BEGIN
     FOR it IN
-        SELECT f.*, p.prosrc, r.drop_statement, r.statements
+        SELECT f.*, p.prosrc, coalesce(p.proargnames, '{}') AS arguments, r.drop_statement, r.statements
         FROM _snowflake_convert.functions(_snowflake_convert.work_of(_snowflake_convert.tables(relations, schemas), relations IS NOT NULL,
             NULL, true, NULL, NULL, NULL, false)) AS f
         JOIN pg_proc AS p ON p.oid = f.id JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
@@ -57,14 +60,14 @@ BEGIN
         -- One with a body of SQL has no text.
         tag := CASE WHEN it.prosrc <> '' THEN substring(it.statements[1] FROM '\$\w+\$\Z') ELSE '' END;
         head := left(it.statements[1], length(it.statements[1]) - length(it.prosrc) - 2 * length(tag));
-        becomes := _snowflake_convert.widened(head, true);
+        becomes := _snowflake_convert.widened(head, true, '{}');
         function := it.id;
         of_trigger := it.of_trigger;
-        statement := becomes || tag || _snowflake_convert.widened(it.prosrc, false) || tag;
+        statement := becomes || tag || _snowflake_convert.widened(it.prosrc, false, it.arguments) || tag;
         IF becomes <> head THEN
             -- With other types it would be one more function, or an error.
             statement := it.drop_statement || E';\n' || statement || (
-                SELECT coalesce(string_agg(E';\n' || _snowflake_convert.widened(s, true), '' ORDER BY place), '')
+                SELECT coalesce(string_agg(E';\n' || _snowflake_convert.widened(s, true, '{}'), '' ORDER BY place), '')
                 FROM unnest(it.statements[2:]) WITH ORDINALITY AS s (s, place));
         END IF;
         IF statement <> it.statements[1] THEN

@@ -641,23 +641,13 @@ AS $$
     WHERE row_security_active(t.id) OR c.relrowsecurity AND c.relforcerowsecurity AND NOT (o.rolsuper OR o.rolbypassrls)
 $$;
 
-CREATE FUNCTION snowflake_convert_steps(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
-    OUT step bigint, OUT statement text)
-    RETURNS SETOF record
+-- An error if tables cannot be converted while they are in use.
+CREATE FUNCTION _snowflake_convert.check_obstacles(relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schemas);
-    are_named boolean := relations IS NOT NULL;
-    obstacle text := (SELECT o FROM _snowflake_convert.online_obstacles(tables, are_named, generator, set_default) AS o LIMIT 1);
-    arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schemas => ' || quote_literal(schemas::text),
-        'generator => ' || quote_literal(_snowflake.name(generator)),
-        CASE WHEN NOT set_default THEN 'set_default => false' END);
-    home constant regnamespace := _snowflake_convert.schema();
+    obstacle constant text := (SELECT o FROM _snowflake_convert.online_obstacles(relations, are_named, generator, set_default) AS o LIMIT 1);
 BEGIN
     IF obstacle IS NOT NULL THEN
         RAISE EXCEPTION 'cannot convert keys: %', obstacle
@@ -666,6 +656,24 @@ BEGIN
             HINT = 'snowflake_convert_plan(online => true) lists all obstacles.';
     END IF;
     PERFORM _snowflake_convert.tell('the steps have no obstacle');
+END
+$$;
+
+-- The steps of tables that have no obstacle.
+CREATE FUNCTION _snowflake_convert.steps(
+    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, OUT step bigint, OUT statement text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
+AS $$
+DECLARE
+    tables regclass[] := _snowflake_convert.tables(relations, schemas);
+    are_named boolean := relations IS NOT NULL;
+    arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schemas => ' || quote_literal(schemas::text),
+        'generator => ' || quote_literal(_snowflake.name(generator)),
+        CASE WHEN NOT set_default THEN 'set_default => false' END);
+    home constant regnamespace := _snowflake_convert.schema();
+BEGIN
     step := 0;
     FOR statement IN
         WITH columns AS MATERIALIZED (
@@ -859,20 +867,23 @@ BEGIN
     END LOOP;
 END
 $$;
+
+CREATE FUNCTION snowflake_convert_steps(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
+    OUT step bigint, OUT statement text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+BEGIN
+    PERFORM _snowflake_convert.check_obstacles(_snowflake_convert.tables(relations, schemas), relations IS NOT NULL, generator, set_default);
+    RETURN QUERY SELECT s.step, s.statement FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s;
+END
+$$;
 COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean) IS
     'the statements that convert the keys of tables which stay in use, without those that have been carried out; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
-
--- The same, by a name that is bound.
-SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION _snowflake_convert.steps(
-    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, OUT step bigint, OUT statement text)
-    RETURNS SETOF record
-    LANGUAGE sql STABLE PARALLEL UNSAFE
-BEGIN ATOMIC
-    SELECT s.step, s.statement FROM @extschema@.snowflake_convert_steps(relations, schemas, generator, set_default) AS s;
-END;
-SET LOCAL search_path = @extschema@, pg_temp;
 
 CREATE FUNCTION snowflake_convert_undo(
     relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,

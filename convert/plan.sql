@@ -122,6 +122,35 @@ BEGIN
 END
 $$;
 
+-- All notes, in the order of the plan.
+CREATE FUNCTION _snowflake_convert.notes_of_plan(work _snowflake_convert.work, relations regclass[], are_named boolean) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH of_columns (target, note) AS MATERIALIZED (
+        SELECT format('column %s.%I ', _snowflake.name(k.relation), k.name), k.note
+        FROM _snowflake_convert.keys(relations, are_named) AS k
+        WHERE k.note IS NOT NULL AND NOT EXISTS (
+            SELECT FROM unnest((work).columns) AS c
+            WHERE c.name = k.name
+              AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
+          AND k.relation IS NOT NULL
+          AND (k.note LIKE '%: name its table to change it' OR (SELECT b.base FROM pg_attribute AS a
+               CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
+               WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype)),
+    notes (note) AS MATERIALIZED (SELECT _snowflake_convert.notes(work) WHERE cardinality((work).columns) > 0)
+    SELECT a.note
+    FROM (
+        SELECT c.target || c.note FROM of_columns AS c
+        UNION ALL
+        -- One note for a column, unless the other one says what becomes of its values.
+        SELECT n.note FROM notes AS n
+        WHERE (work).worker_id IS NOT NULL OR NOT EXISTS (SELECT FROM of_columns AS c WHERE starts_with(n.note, c.target))
+        UNION ALL
+        SELECT _snowflake_convert.notes_of_keys(work)) AS a (note)
+    -- What would make each INSERT fail comes first.
+    ORDER BY a.note NOT LIKE '%, and triggers of these tables run it: %', a.note
+$$;
+
 -- The rows of the plan, without numbers: obstacles, then statements, then notes.
 CREATE FUNCTION _snowflake_convert.plan(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
@@ -213,29 +242,6 @@ BEGIN
         SELECT DISTINCT 'analyze', format('ANALYZE %s', _snowflake.name(c.relation)), 'SHARE UPDATE EXCLUSIVE', NULL::bigint, NULL
         FROM unnest(work.columns) AS c WHERE c.is_altered ORDER BY 2;
     PERFORM _snowflake_convert.tell('the plan knows the statements');
-    RETURN QUERY
-        WITH of_columns (target, note) AS MATERIALIZED (
-            SELECT format('column %s.%I ', _snowflake.name(k.relation), k.name), k.note
-            FROM _snowflake_convert.keys(relations, are_named) AS k
-            WHERE k.note IS NOT NULL AND NOT EXISTS (
-                SELECT FROM unnest(work.columns) AS c
-                WHERE c.name = k.name
-                  AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
-              AND k.relation IS NOT NULL
-              AND (k.note LIKE '%: name its table to change it' OR (SELECT b.base FROM pg_attribute AS a
-                   CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
-                   WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype)),
-        notes (note) AS MATERIALIZED (SELECT _snowflake_convert.notes(work) WHERE cardinality(work.columns) > 0)
-        SELECT 'note', NULL, NULL, NULL::bigint, a.note
-        FROM (
-            SELECT c.target || c.note FROM of_columns AS c
-            UNION ALL
-            -- One note for a column, unless the other one says what becomes of its values.
-            SELECT n.note FROM notes AS n
-            WHERE work.worker_id IS NOT NULL OR NOT EXISTS (SELECT FROM of_columns AS c WHERE starts_with(n.note, c.target))
-            UNION ALL
-            SELECT _snowflake_convert.notes_of_keys(work)) AS a (note)
-        -- What would make each INSERT fail comes first.
-        ORDER BY a.note NOT LIKE '%, and triggers of these tables run it: %', a.note;
+    RETURN QUERY SELECT 'note', NULL, NULL, NULL::bigint, n FROM _snowflake_convert.notes_of_plan(work, relations, are_named) AS n;
 END
 $$;

@@ -58,13 +58,14 @@ BEGIN
         referred (id, by) AS (
             SELECT k.confrelid, l.id FROM locked AS l JOIN pg_constraint AS k ON k.conrelid = l.id AND k.contype = 'f'
             UNION
-            SELECT k.confrelid, r.by FROM referred AS r JOIN pg_constraint AS k ON k.conrelid = r.id AND k.contype = 'f')
+            SELECT k.confrelid, r.by FROM referred AS r JOIN pg_constraint AS k ON k.conrelid = r.id AND k.contype = 'f'),
+        depths (id, depth) AS (SELECT r.by, count(*) FROM referred AS r GROUP BY r.by)
         SELECT format('LOCK TABLE %s%s IN ACCESS EXCLUSIVE MODE', CASE t.kind WHEN 'p' THEN 'ONLY ' ELSE '' END, t.name)
-        FROM (SELECT _snowflake.name(l.id), _snowflake.name(w.id), c.relkind,
-                  (SELECT count(*) FROM referred AS r WHERE r.by = w.id),
+        FROM (SELECT _snowflake.name(l.id), _snowflake.name(w.id), c.relkind, coalesce(d.depth, 0),
                   (SELECT count(*) FROM pg_partition_ancestors(l.id) AS a)
               FROM locked AS l JOIN pg_class AS c ON c.oid = l.id
-              CROSS JOIN LATERAL (SELECT coalesce(pg_partition_root(l.id)::oid, l.id)) AS w (id)) AS t (name, whole, kind, depth, level)
+              CROSS JOIN LATERAL (SELECT coalesce(pg_partition_root(l.id)::oid, l.id)) AS w (id)
+              LEFT JOIN depths AS d ON d.id = w.id) AS t (name, whole, kind, depth, level)
         ORDER BY t.depth, t.whole, t.level, t.name;
     RETURN QUERY
         SELECT d.drop_statement FROM unnest(objects) WITH ORDINALITY AS d ORDER BY d.ordinality DESC;
@@ -417,6 +418,7 @@ BEGIN
         PERFORM _snowflake.fix_settings();
         PERFORM _snowflake_convert.need_read_committed();
         wanted := _snowflake_convert.tables(relations, schemas);
+        PERFORM _snowflake_convert.check_obstacles(wanted, are_named, generator, set_default);
         SELECT s.statement INTO left_over
         FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN

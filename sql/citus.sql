@@ -56,6 +56,14 @@ AS $$
       AND l.objoid = generator AND l.objsubid = 0
 $$;
 
+-- The relation with this name; null if there is none. PostgreSQL takes a time that grows with the
+-- square of the length of a name, and cannot be cancelled meanwhile.
+CREATE FUNCTION _snowflake.find_relation(name text) RETURNS regclass
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN octet_length(name) <= 4096 THEN to_regclass(name) END
+$$;
+
 -- The label of a generator on this node, the worker ID, and why this node can issue no IDs
 -- for a role.
 CREATE FUNCTION _snowflake.readiness(name text, owner name) RETURNS jsonb
@@ -76,7 +84,7 @@ AS $$
                 format('role %I, which owns the table, may not use the generator: GRANT USAGE ON SEQUENCE %s TO %I',
                     owner, wanted.generator, owner)
             END)
-    FROM (SELECT to_regclass(name) AS generator) AS wanted
+    FROM (SELECT _snowflake.find_relation(name) AS generator) AS wanted
     LEFT JOIN _snowflake.generators() AS g ON g.generator = wanted.generator
 $$;
 
@@ -172,8 +180,8 @@ AS $$
     SELECT EXISTS (
         SELECT FROM pg_attribute AS a
         JOIN _snowflake.default_generators(a.attrelid) AS g ON g.number = a.attnum
-        WHERE a.attrelid = to_regclass(table_name) AND a.attname = column_name AND NOT a.attisdropped
-          AND g.generator = to_regclass(source))
+        WHERE a.attrelid = _snowflake.find_relation(table_name) AND a.attname = column_name AND NOT a.attisdropped
+          AND g.generator = _snowflake.find_relation(source))
 $$;
 
 -- Refuses a distribution column whose default is another one on some worker.
@@ -332,7 +340,7 @@ CREATE FUNCTION _snowflake.place_generator(name text, label text, owner name, gr
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    generator regclass := to_regclass(name);
+    generator regclass := _snowflake.find_relation(name);
     before text;
     outcome text := 'unchanged';
     it record;

@@ -78,7 +78,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.check_limits(regclass), _snowflake.check_limits_as, _snowflake.check_nodes, _snowflake.check_references,
     _snowflake.check_table, _snowflake.check_takes, _snowflake.check_values, _snowflake.column_roots, _snowflake.comments, _snowflake.count_ids,
     _snowflake.create_generator, _snowflake.default_generator, _snowflake.default_generators, _snowflake.distribute,
-    _snowflake.distribution, _snowflake.fix_settings, _snowflake.fixed_types, _snowflake.generators, _snowflake.has_default, _snowflake.horizon_held, _snowflake.inheritance,
+    _snowflake.distribution, _snowflake.find_relation, _snowflake.fix_settings, _snowflake.fixed_types, _snowflake.generators, _snowflake.has_default, _snowflake.horizon_held, _snowflake.inheritance,
     _snowflake.instant, _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass), _snowflake.instant_or_null_as,
     _snowflake.issuer, _snowflake.key_column, _snowflake.key_type, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting,
     _snowflake.loaded, _snowflake.lock_for_type, _snowflake.long_holders, _snowflake.millis, _snowflake.missing_rights, _snowflake.name, _snowflake.next_id_range, _snowflake.obstacles_of_type, _snowflake.on_workers,

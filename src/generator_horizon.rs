@@ -27,9 +27,9 @@ thread_local! {
 
 /// The horizon of a generator. The caller has checked its privilege, and that the generator
 /// never goes back.
-pub fn read(entry: &'static SessionGenerator) -> Result<UnixMillis, Error> {
+pub fn read(entry: &'static SessionGenerator, purpose: Purpose) -> Result<UnixMillis, Error> {
     let shared = shmem::shared()?;
-    let (slot, reached) = issue::advance_to_now(entry)?;
+    let (slot, reached) = issue::advance_to_now(entry, purpose)?;
     let key = entry.key().bits();
     let search = || tx_holds::least_locked(shared, |its| its == key);
     Ok(slot.horizon().read(reached, shared, key, search))
@@ -76,7 +76,7 @@ pub fn insert(entry: &'static SessionGenerator, id: i64) -> Result<(), Error> {
     )?;
     if slot.horizon().announced() == BEGINNING {
         // Nobody has used the generator since the server started.
-        slot = issue::advance_to_now(entry)?.0;
+        slot = issue::advance_to_now(entry, Purpose::Advance)?.0;
     }
     let announced = (slot.horizon(), shared.reported(), layout);
     let inserted = tx_holds::insert(shared, entry.key(), at, &announced);

@@ -10,7 +10,7 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sy
 use super::error::{self, Error};
 use super::{compat, report, start_file};
 use snowflake_core::id::{Millis, WorkerId};
-use snowflake_core::protocol::plan::Settings;
+use snowflake_core::plan::Settings;
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::libpq::Conninfo;
 

@@ -15,10 +15,10 @@ use snowflake_core::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
 use snowflake_core::layout::Stamp;
+use snowflake_core::plan::{ReserveError, Settings};
 use snowflake_core::protocol;
 use snowflake_core::protocol::block::issue_block;
 use snowflake_core::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use snowflake_core::protocol::plan::{ReserveError, Settings};
 use snowflake_core::slot::{Reserving, Slot};
 use snowflake_core::tenure::{Generation, Tenure};
 
@@ -76,16 +76,20 @@ impl<C> Clocks for Postgres<C> {
 
 impl Postgres<Caller> {
     /// Waits for what the keeper publishes: until `look`, which is told the time, finds an
-    /// answer, or for [`BOUND_WAIT`], which is none.
+    /// answer, or for [`BOUND_WAIT`], which is none. For a watermark, it looks once.
     fn wait_until_told(&self, mut look: impl FnMut(BootNanos) -> Option<bool>) -> bool {
         let pending = self.0.entry.pending();
         let from = os_clock::boot();
+        let wait = match self.0.purpose {
+            Purpose::Issue | Purpose::Advance => BOUND_WAIT.nanos(),
+            Purpose::Watermark => Nanos::ZERO,
+        };
         let mut at = from;
         let found = loop {
             if let Some(found) = look(at) {
                 break found;
             }
-            let left = Nanos::new(BOUND_WAIT.nanos().get() - at.since(from).get());
+            let left = Nanos::new(wait.get() - at.since(from).get());
             if left <= Nanos::ZERO {
                 break false;
             }
@@ -344,9 +348,10 @@ fn host(
 /// caller has checked its privilege, and that the generator never goes back.
 pub fn advance_to_now(
     entry: &'static SessionGenerator,
+    purpose: Purpose,
 ) -> Result<(&'static Slot, UnixMillis), Error> {
-    let reached = protocol::advance_to_now(&host(entry, false, Purpose::Advance)?)?;
-    Ok((entry.context_or_fill(Purpose::Advance)?.slot, reached))
+    let reached = protocol::advance_to_now(&host(entry, false, purpose)?)?;
+    Ok((entry.context_or_fill(purpose)?.slot, reached))
 }
 
 /// Consecutive positions of this session, and what turns them into IDs.

@@ -24,6 +24,7 @@ mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences
 mod lease_state; // the place of a lease in shared memory
 mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
+mod limit; // how long the arguments of SQL functions may be
 mod mark; // reads and writes the durable mark; holds the reservation lock
 mod max_min; // max() and min() of type snowflake, by an index
 mod os_clock; // reads the two clocks of the operating system

@@ -25,7 +25,7 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
-use super::sql::limit;
+use super::limit;
 use super::{catalog, encoding, lease_wait, mark, report, session, shmem};
 use snowflake_core::id::Millis;
 use snowflake_core::label::Label;

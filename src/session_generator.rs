@@ -118,6 +118,8 @@ pub enum Purpose {
     Issue,
     /// To move the cursor, and take none.
     Advance,
+    /// The same, by a process that serves other generators as well: it waits for no registry.
+    Watermark,
 }
 
 /// How a session takes its next ID. A generator is plain if it works like the default one:
@@ -304,7 +306,7 @@ impl SessionGenerator {
     }
 
     /// As [`Self::present_context`]; the session gets one now if it has none. For
-    /// [`Purpose::Advance`], the caller has checked its privilege.
+    /// other purposes than [`Purpose::Issue`], the caller has checked its privilege.
     pub fn context_or_fill(&'static self, purpose: Purpose) -> Result<IssueContext, Error> {
         let present = self.present_context(purpose, shmem::shared()?);
         present.map_or_else(|| self.fill(purpose), Ok)
@@ -314,7 +316,7 @@ impl SessionGenerator {
     const fn kept(&self, purpose: Purpose) -> &Cell<Option<IssueContext>> {
         match purpose {
             Purpose::Issue => &self.context,
-            Purpose::Advance => &self.read_context,
+            Purpose::Advance | Purpose::Watermark => &self.read_context,
         }
     }
 
@@ -376,6 +378,7 @@ impl SessionGenerator {
             let generation = self.lease(shared).generation();
             if generation.worker().is_none()
                 && generator.layout.has_worker()
+                && purpose != Purpose::Watermark
                 && lease_wait::await_worker_id(shared, self.lease(shared))
             {
                 continue;

@@ -19,7 +19,7 @@ use pgrx::{IntoDatum, pg_sys};
 
 use super::encoding::{DatabaseText, from_server, to_server_exactly};
 use super::error::{self, Error};
-use super::sql::limit::{self, Limit};
+use super::limit::{self, Limit};
 
 thread_local! {
     static KEPT_PLANS: RefCell<HashMap<&'static str, pg_sys::SPIPlanPtr>> = RefCell::default();

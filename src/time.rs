@@ -6,7 +6,6 @@ use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys;
 
 use super::encoding::from_server;
-use super::error::{self, Error};
 use snowflake_core::id::{Millis, UnixMillis};
 
 /// 2000-01-01, from which PostgreSQL counts microseconds.
@@ -19,14 +18,6 @@ const FINITE_END: i64 = 9_223_371_331_200_000_000;
 /// The values of `timestamptz` for infinity and its negative.
 pub const END: i64 = i64::MAX;
 pub const BEGINNING: i64 = i64::MIN;
-
-/// The millisecond that holds a `timestamptz`, which has to be finite.
-pub fn finite(timestamptz: i64) -> Result<UnixMillis, Error> {
-    match timestamptz {
-        BEGINNING | END => Err(error::infinite_instant()),
-        _ => Ok(unix_millis(timestamptz)),
-    }
-}
 
 /// The millisecond that holds a finite `timestamptz`.
 pub fn unix_millis(timestamptz: i64) -> UnixMillis {

@@ -41,7 +41,8 @@
 //! any more, it gets watermarks until one is above its last ID. Then it is idle, and gets one in
 //! [`IDLE`]: who merges the streams of several servers waits for the least watermark. For that it
 //! IDs have to be reserved, which costs a flush: those of idle generators come last, and the rest of
-//! them waits if the round has taken too long.
+//! them waits if the round has taken too long. The process waits for no registry: a generator that
+//! lacks a worker ID, or a later bound, would delay all others.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -65,7 +66,8 @@ const PREFIX: &CStr = c"snowflake_watermark";
 /// How long an idle generator goes without a watermark.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How long a generator rests whose watermark has failed.
+/// How long a generator rests whose watermark has failed. As long, the log says nothing of one
+/// that lacks what the keeper has yet to get from the registry: the next round tries again.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Names in watermarks have their schemas, times are in UTC, and a reservation waits for no
@@ -143,6 +145,8 @@ struct Known {
     closed: Option<Position>,
     /// Nothing is done before this; for an idle generator, nor before [`IDLE`] has passed.
     rests_until: Option<Instant>,
+    /// Since when it has failed, of one that lacks something.
+    lacks_since: Option<Instant>,
     /// What the log has told last.
     told: Option<PgSqlErrorCode>,
 }
@@ -281,9 +285,13 @@ impl Writer {
                     sent: known.sent.max(Some(horizon)),
                     closed,
                     rests_until: Some(now + IDLE),
+                    lacks_since: None,
                     told: None,
                 };
             }
+            Err(why)
+                if why.code == PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+                    && now < *known.lacks_since.get_or_insert(now) + RETRY => {}
             Err(why) => {
                 known.rests_until = Some(now + RETRY);
                 if known.told.replace(why.code) != Some(why.code) {
@@ -356,8 +364,8 @@ fn write(shared: &Shared, key: SlotKey, sent: Option<UnixMillis>) -> Result<Foun
     }
     let entry = session::of_named(relation)?;
     generator_horizon::check_ascends(entry)?;
-    let horizon = generator_horizon::read(entry)?;
-    let context = entry.context_or_fill(Purpose::Advance)?;
+    let horizon = generator_horizon::read(entry, Purpose::Watermark)?;
+    let context = entry.context_or_fill(Purpose::Watermark)?;
     let layout = context.generator.layout;
     let position = context.slot.live().cursor().position();
     // Nothing was taken in the tick of the horizon, nor after it.

@@ -366,6 +366,35 @@ copy_sources() {
     fi
 }
 
+# Brings all crates to vendor/ of the present folder, and prints the settings by which cargo
+# takes them from there.
+vendor_crates() {
+    # With --quiet, it would not print the settings.
+    cargo vendor --locked
+}
+
+# Takes the code of all crates that a build of the library for Linux does not need out of vendor/
+# of the present folder: what is for Windows, which has libraries without their source, and what
+# only tests need. Cargo wants the names of these crates, to choose versions.
+prune_crates() {
+    local target crate name version needed=()
+    for target in {x86_64,aarch64,powerpc64le,s390x,riscv64gc}-unknown-linux-gnu; do
+        while read -r name version; do
+            version=${version#v}
+            if [ -d "vendor/$name-$version" ]; then needed+=("vendor/$name-$version"); else needed+=("vendor/$name"); fi
+        done < <(cargo tree --offline --locked --package snowflake_id --no-default-features --features pg18 --target "$target" \
+            --edges normal,build --prefix none --no-dedupe --format '{p}' | sed 's/ (.*//' | sort -u)
+    done
+    [ ${#needed[@]} -gt 100 ] || die "cargo lists no crates"
+    for crate in vendor/*; do
+        if [[ " ${needed[*]} " = *" $crate "* ]]; then continue; fi
+        find "$crate" -mindepth 1 ! -path "$crate/Cargo.toml" ! -path "$crate/.cargo-checksum.json" -delete
+        mkdir -p "$crate/src"
+        : > "$crate/src/lib.rs"
+        sed -i 's/"files":{[^}]*}/"files":{}/' "$crate/.cargo-checksum.json"
+    done
+}
+
 # control_of VERSIONS: prints the control file of packages for these versions.
 control_of() {
     VERSIONS=$* perl -00 -ne 'if (!/^Package: .*PGVERSION/m) { print; next }
@@ -377,6 +406,9 @@ control_of() {
 version() {
     sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
 }
+
+# Prints it as Debian and RPM do. To both, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
+debian_version() { version | sed 's/-/~/'; }
 
 # Prints the version of the SQL objects of both extensions, MAJOR.MINOR: a release that changes only the library
 # leaves it as it is.
@@ -397,9 +429,13 @@ check_versions() {
         die "convert/snowflake_id_convert.control has another version than snowflake_id.control"
     [ "$(sed -n '/meta-spec/!s/.*"version": "\(.*\)".*/\1/p' "$top/META.json" | sort -u)" = "$version" ] ||
         die "META.json has another version than $version"
-    # To Debian, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
-    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id (${version/-/\~}-"* ]] ||
+    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id ($(debian_version)-"* ]] ||
         die "debian/changelog begins with another version than $version"
+    [ "$(sed -n 's/^Version: *//p' "$top/rpm/snowflake_id.spec")" = "$(debian_version)" ] ||
+        die "rpm/snowflake_id.spec has another version than $version"
+    local status=stable
+    if [[ $version = *-dev ]]; then status=testing; fi
+    grep -q "^ *\"release_status\": \"$status\",$" "$top/META.json" || die "META.json does not say that $version is $status"
     local heading="## ${version%-dev}"
     if [ "$heading" != "## $version" ]; then heading+=" (unreleased)"; fi
     [ "$(grep -m 1 '^## ' "$top/CHANGELOG.md")" = "$heading" ] ||
@@ -412,6 +448,8 @@ check_versions() {
     local rust
     rust=$(rust_wanted)
     grep -q "^ARG RUST=$rust\." "$top/Dockerfile" || die "Dockerfile has another Rust than $rust"
+    [ "$(grep -cE "^BuildRequires: +(cargo|rust) >= $rust$" "$top/rpm/snowflake_id.spec")" = 2 ] ||
+        die "rpm/snowflake_id.spec has another Rust than $rust"
     ! grep -h 'rust-toolchain@' "$top"/.github/workflows/*.yml | grep -vF "@$rust." ||
         die "a workflow has another Rust than $rust"
     diff -u "$top/debian/control" <(control_of $(cat "$top/debian/pgversions")) ||

@@ -5,9 +5,12 @@
 //! all while the setting is empty. PostgreSQL starts no such process again by itself: it would
 //! not know of a database that was dropped. The processes end with the keeper that has started
 //! them, and the next keeper starts others.
+//!
+//! A process that cannot connect ends at once, and PostgreSQL logs why. So that it does not fill the
+//! log, the keeper then looks away for 0, 1, 2, 4 looks and so on, up to [`SKIPPED_MAX`].
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::{
@@ -21,10 +24,29 @@ use super::report;
 /// How often the keeper looks.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// Some five minutes.
+const SKIPPED_MAX: u32 = 64;
+
+struct Process {
+    database: pg_sys::Oid,
+    worker: DynamicBackgroundWorker,
+    /// How many looks have found it running.
+    looks: u32,
+}
+
 thread_local! {
-    /// The processes that this keeper has started, and their databases. For the callback by
-    /// which the keeper ends as well.
-    static STARTED: RefCell<Vec<(pg_sys::Oid, DynamicBackgroundWorker)>> = const { RefCell::new(Vec::new()) };
+    /// The processes that this keeper has started. For the callback by which the keeper ends as
+    /// well.
+    static STARTED: RefCell<Vec<Process>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A database whose process has ended before a look found it running.
+#[derive(Default)]
+struct Rest {
+    /// How many looks are still skipped.
+    left: u32,
+    /// How many are skipped next time.
+    next: u32,
 }
 
 #[derive(Default)]
@@ -33,11 +55,14 @@ pub struct Watermarks {
     next: Option<Instant>,
     /// The names of which the log has told that they have no process.
     told: BTreeSet<String>,
+    /// By the OIDs of databases.
+    rests: BTreeMap<u32, Rest>,
 }
 
 impl Watermarks {
     /// The settings may have changed.
     pub fn configure(&mut self) {
+        self.rests.clear();
         self.next = Some(Instant::now());
     }
 
@@ -55,23 +80,45 @@ impl Watermarks {
         Some(i64::try_from(left.as_millis()).unwrap_or(0) + 1)
     }
 
+    /// Whether this look does not start a process for the database.
+    fn skips(&mut self, database: pg_sys::Oid) -> bool {
+        let rest = self.rests.get_mut(&database.to_u32());
+        let Some(rest) = rest.filter(|rest| rest.left > 0) else {
+            return false;
+        };
+        rest.left -= 1;
+        true
+    }
+
     fn look(&mut self, names: Vec<String>) {
         let found = in_transaction(|| report::look_up(&names));
         let is_wanted = |database: &pg_sys::Oid| found.contains(&Some(*database));
         STARTED.with_borrow_mut(|started| {
-            started.retain(|(_, it)| !matches!(it.pid(), Err(BackgroundWorkerStatus::Stopped)));
-            let ended = started.extract_if(.., |(database, _)| !is_wanted(database));
-            for (_, it) in ended {
-                it.terminate();
+            started.retain_mut(|it| {
+                let runs = !matches!(it.worker.pid(), Err(BackgroundWorkerStatus::Stopped));
+                if runs {
+                    it.looks += 1;
+                    self.rests.remove(&it.database.to_u32());
+                } else if it.looks == 0 {
+                    let rest = self.rests.entry(it.database.to_u32()).or_default();
+                    rest.left = rest.next;
+                    rest.next = (2 * rest.next).clamp(1, SKIPPED_MAX);
+                }
+                runs
+            });
+            let ended = started.extract_if(.., |it| !is_wanted(&it.database));
+            for it in ended {
+                it.worker.terminate();
             }
             self.told.retain(|name| names.contains(name));
             for (name, database) in names.into_iter().zip(&found) {
                 let told = match database {
                     None => error::watermark::unknown_database(&name),
-                    Some(known) if started.iter().any(|(its, _)| its == known) => continue,
+                    Some(known) if started.iter().any(|it| it.database == *known) => continue,
+                    Some(known) if self.skips(*known) => continue,
                     Some(database) => match start(*database) {
                         Some(it) => {
-                            started.push((*database, it));
+                            started.push(it);
                             self.told.remove(&name);
                             continue;
                         }
@@ -89,14 +136,14 @@ impl Watermarks {
 /// Called when the keeper ends.
 pub fn end_all() {
     STARTED.with_borrow_mut(|started| {
-        for (_, it) in started.drain(..) {
-            it.terminate();
+        for it in started.drain(..) {
+            it.worker.terminate();
         }
     });
 }
 
 /// Starts a process; `None` if PostgreSQL has no room for it.
-fn start(database: pg_sys::Oid) -> Option<DynamicBackgroundWorker> {
+fn start(database: pg_sys::Oid) -> Option<Process> {
     let worker = BackgroundWorkerBuilder::new(watermark::NAME)
         .set_type(watermark::NAME)
         .set_library("snowflake_id")
@@ -108,7 +155,12 @@ fn start(database: pg_sys::Oid) -> Option<DynamicBackgroundWorker> {
     // SAFETY: the handle lives as long as this process.
     let started =
         unsafe { PgMemoryContexts::TopMemoryContext.switch_to(|_| worker.load_dynamic()) };
-    started.ok()
+    let worker = started.ok()?;
+    Some(Process {
+        database,
+        worker,
+        looks: 0,
+    })
 }
 
 fn in_transaction<T>(f: impl FnOnce() -> T) -> T {

@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 use super::super::encoding::{bytes_from_server, from_server};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
+use super::super::limit::{self, Limit};
 use super::super::session;
 use super::super::session_generator::{self, SessionGenerator};
-use super::super::{compat, report};
-use super::limit::{self, Limit};
-use snowflake_core::id::SnowflakeId;
+use super::super::{compat, report, time};
+use snowflake_core::id::{SnowflakeId, UnixMillis};
 use snowflake_core::label::Label;
 use snowflake_core::layout::{Fields, Layout};
 
@@ -131,6 +131,14 @@ impl Call {
     /// An argument that is a bigint or a timestamptz.
     pub fn number(&self, index: usize) -> i64 {
         self.get(index).unwrap_or_default()
+    }
+
+    /// An argument that is a finite timestamptz, as the millisecond that holds it.
+    pub fn instant(&self, index: usize) -> Result<UnixMillis, Error> {
+        match self.number(index) {
+            time::BEGINNING | time::END => Err(error::infinite_instant()),
+            timestamptz => Ok(time::unix_millis(timestamptz)),
+        }
     }
 
     /// An argument of variable length, which is not NULL, as PostgreSQL passes it: measured,

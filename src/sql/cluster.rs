@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use super::super::backend_wait::Backend;
 use super::super::encoding::DatabaseText;
 use super::super::error::{Error, cluster as refuse};
+use super::super::limit;
 use super::super::{compat, os_clock, spi};
 use super::call::{c_function, columns};
-use super::limit;
 use snowflake_core::id::{Nanos, UnixNanos};
 use snowflake_registry_client::libpq::{self, Connection, Conninfo, ResultRows};
 

@@ -8,11 +8,11 @@ use pgrx::pg_sys;
 use super::super::encoding::DatabaseText;
 use super::super::error::{self, Error};
 use super::super::label::Described;
+use super::super::limit;
 use super::super::session;
 use super::super::session_generator::SessionGenerator;
 use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
 use super::call::{c_function, columns};
-use super::limit;
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{SnowflakeId, WorkerId};
 

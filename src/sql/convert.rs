@@ -11,9 +11,9 @@ use std::ffi::{c_char, c_void};
 use pgrx::{IntoDatum, PgBox, PgList, pg_sys};
 
 use super::super::error::{self, Error};
+use super::super::limit;
 use super::super::{catalog, compat, spi};
 use super::call::{Call, c_function};
-use super::limit;
 
 /// How many rows a query hands over at a time.
 const BATCH: std::ffi::c_long = 1000;

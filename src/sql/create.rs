@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::super::encoding::{DatabaseText, from_server};
 use super::super::error::{self, Error};
+use super::super::limit::{self, Limit};
 use super::super::{
     catalog, compat, label, lease_wait, mark, os_clock, session, session_generator, shmem, spi,
     time,
 };
 use super::call::{Call, c_function, columns};
-use super::limit::{self, Limit};
 use snowflake_core::excerpt::excerpt;
 use snowflake_core::label::{KEYS, Label, edit};
 use snowflake_core::layout::OrderError;

@@ -86,7 +86,7 @@ fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutE
 
 /// The tick that holds the first argument, a timestamptz.
 fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
-    Ok(layout.tick_at(time::finite(call.number(0))?)?)
+    Ok(layout.tick_at(call.instant(0)?)?)
 }
 
 /// `snowflake_encode(created_at, worker_id, sequence [, generator])`,

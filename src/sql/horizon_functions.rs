@@ -8,11 +8,11 @@ use pgrx::{PgList, pg_sys};
 
 use super::super::encoding::{from_server, to_server};
 use super::super::error::{self, Error};
+use super::super::limit;
 use super::super::session;
-use super::super::session_generator::{self, SessionGenerator};
+use super::super::session_generator::{self, Purpose, SessionGenerator};
 use super::super::{catalog, compat, generator_horizon, label, shmem, spi, time};
 use super::call::{c_function, columns};
-use super::limit;
 use snowflake_core::horizon::Processes;
 use snowflake_core::id::UnixMillis;
 
@@ -32,7 +32,7 @@ c_function!(snowflake_horizon, |call| {
     // A change of the label waits for us, and we wait for it.
     entry.lock_for(catalog::ANY_USE)?;
     generator_horizon::check_ascends(entry)?;
-    let at = generator_horizon::read(entry)?;
+    let at = generator_horizon::read(entry, Purpose::Advance)?;
     generator_horizon::least_id(entry, at)
 });
 

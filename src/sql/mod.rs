@@ -13,7 +13,6 @@ mod decode; // decode, timestamp, encode, min_id, max_id
 mod explain; // explain
 mod generate; // nextval, nextval_batch, nextval_block, observe, currval
 mod horizon_functions; // horizon, check_horizon, snowflake_horizon_holders
-pub(super) mod limit; // how long arguments may be
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
 mod registry; // lease, revoke_worker, end_grace_period, declare_registry, and one for create_pool and drop_pool
 mod status; // an internal one, for status

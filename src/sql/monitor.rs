@@ -18,8 +18,8 @@ use super::create::{told, told_row};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, UnixMillis};
 use snowflake_core::label::KEYS;
+use snowflake_core::plan::{MarkError, ReserveError};
 use snowflake_core::protocol::host::IssueError;
-use snowflake_core::protocol::plan::{MarkError, ReserveError};
 use snowflake_core::stats::Counts;
 
 /// The generators of this database, the default one first.

@@ -5,10 +5,10 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::super::encoding::{DatabaseText, Json};
+use super::super::limit;
 use super::super::registry::{Place, WantedPool};
 use super::super::{error, etcd_admin, guc, registry, shmem, time};
 use super::call::{Call, c_function, columns};
-use super::limit;
 use snowflake_core::lease::state::{RegistryInput, State};
 
 // `_snowflake.lease(pool, request) -> jsonb`.

@@ -2,8 +2,8 @@
 
 use super::super::encoding::DatabaseText;
 use super::super::error::{self, Error};
+use super::super::limit;
 use super::call::{Call, c_function};
-use super::limit;
 use snowflake_core::id::SnowflakeId;
 use snowflake_core::mask::{self, MaskKey, Version};
 use snowflake_core::text::Alphabet;

@@ -1,6 +1,5 @@
 # Measures what the extension's functions and keys cost on a coordinator and two workers of
-# Citus, all on one machine. Prints the table of docs/clusters.md. tests/run bench_citus
-# starts it.
+# Citus, all on one machine. Prints a table. tests/run bench_citus starts it.
 #
 # Rounds alternate between the ways of one table, so that other load on the machine meets
 # all of them.

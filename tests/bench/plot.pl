@@ -61,7 +61,7 @@ $body .= sprintf qq{<text class="note" x="16" y="%d">PostgreSQL %s on %s cores; 
 $y += 24;
 
 print <<"END";
-<svg xmlns="http://www.w3.org/2000/svg" width="$width" height="$y" viewBox="0 0 $width $y" role="img" aria-label="What an ID costs, beside its neighbours">
+<svg xmlns="http://www.w3.org/2000/svg" width="$width" height="$y" viewBox="0 0 $width $y" role="img" aria-label="What an ID costs, beside its alternatives">
 <style>
 text { font: 13px -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; fill: #1f2328 }
 .title { font-weight: 600 } .note { font-size: 12px; fill: #59636e }

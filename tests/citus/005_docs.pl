@@ -1,5 +1,5 @@
-# Tests that the statements about Citus in docs/clusters.md run as they are, in their
-# order, and do what the page says.
+# Tests that the statements in docs/citus.md run as they are, in their order, and do what
+# the page says.
 use strict;
 use warnings;
 use FindBin;
@@ -12,8 +12,8 @@ use Citus;
 
 my ($coordinator, @workers) = citus_cluster(2);
 $coordinator->safe_psql('postgres', 'DROP EXTENSION snowflake_id');
-my ($section) = slurp_file("$FindBin::RealBin/../../docs/clusters.md") =~ /^## Citus\n(.*?)(?=^## |\z)/ms;
-my @blocks = $section =~ /^```text\n(.*?)^```$/msg;
+my $page = slurp_file("$FindBin::RealBin/../../docs/citus.md");
+my @blocks = $page =~ /^```text\n(.*?)^```$/msg;
 is(@blocks, 6, 'blocks of statements');
 my $late;
 for my $block (@blocks)

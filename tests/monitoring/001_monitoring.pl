@@ -38,14 +38,20 @@ succeeds('the rules are valid', 'promtool', 'check', 'rules', "$scratch/alerts.y
 succeeds('each alert fires when it should', 'promtool', 'test', 'rules', "$scratch/alerts_test.yml");
 my @alerts = $alerts =~ /- alert: (\w+)/g;
 my $page = slurp_file("$top/docs/monitoring.md");
+my $operations = slurp_file("$top/docs/operations.md");
 for my $alert (@alerts)
 {
 	my @of = grep { /alertname: $alert\n/ } split /^  - name: /m, $cases;
 	ok(scalar(grep { /exp_labels/ } @of), "$alert: a case in which it fires");
 	ok(scalar(grep { /exp_alerts: \[\]/ } @of), "$alert: a case in which it does not");
 	like($page, qr/^### $alert$/m, "$alert: what to do is on the page");
+	my ($rule) = grep { /^$alert\n/ } split /- alert: /, $alerts;
+	like($rule, qr/^ {8}for: \d+[smh]$/m, "$alert: for how long it must be so");
+	my ($anchor) = $rule =~ m{runbook_url: "docs/operations\.md#([\w-]+)"};
+	ok(defined $anchor && $operations =~ /<a id="$anchor"><\/a>/, "$alert: its link leads to a row of symptoms");
+	like($page, qr/^### $alert\n(?:(?!^### ).*\n)*?.*\(operations\.md#$anchor\)/m, "$alert: the page has the same link") if defined $anchor;
 }
-is(join(' ', $page =~ /^### (Snowflake\w+)$/mg), "@alerts", 'the page has the alerts, in their order');
+is(join(' ', $page =~ /^### (SnowflakeId\w+)$/mg), "@alerts", 'the page has the alerts, in their order');
 
 # --- servers ---
 
@@ -235,6 +241,46 @@ for my $sql (q{SELECT snowflake_nextval('orders_ids')}, 'SELECT * FROM orders', 
 	like($error, qr/permission denied|42501/, "the role of the exporter may not: $sql");
 }
 
+# --- the files for sql_exporter and CloudNativePG, which are not here ---
+
+sub parsed
+{
+	my ($file) = @_;
+	my $json = '';
+	my $ok = IPC::Run::run([ '/usr/bin/python3', '-c', 'import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))', $file ], '>', \$json);
+	ok($ok, "$file is YAML");
+	return decode_json($json || '{}');
+}
+sub other_keys { my ($of, @known) = @_; return grep { my $key = $_; !grep { $key eq $_ } @known } sort keys %$of; }
+
+my $queries = parsed("$from/queries.yaml");
+my $made = '';
+IPC::Run::run([ $^X, "$FindBin::RealBin/collector.pl", "$from/queries.yaml" ], '>', \$made);
+is(slurp_file("$from/snowflake_id.collector.yml"), $made, 'the collector of sql_exporter is made of queries.yaml');
+my $collector = parsed("$from/snowflake_id.collector.yml");
+is(join(' ', other_keys($collector, qw(collector_name metrics queries)), map { other_keys($_, qw(metric_name type help key_labels values query_ref)) } @{ $collector->{metrics} }), '',
+	'the collector has what sql_exporter knows');
+is(join(' ', sort map { $_->{metric_name} } @{ $collector->{metrics} }), join(' ', sort keys %known), 'the collector has all metrics');
+is(join(' ', map { "$_->{metric_name}=$_->{type}" } grep { ($_->{metric_name} =~ /_total$/) != ($_->{type} eq 'counter') } @{ $collector->{metrics} }), '', 'counters are those that end in _total');
+
+# What the role reads is what each metric names. CloudNativePG sets this path.
+my %of_query = map { $_->{query_name} => $_->{query} } @{ $collector->{queries} };
+for my $name (sort keys %of_query)
+{
+	is($of_query{$name}, $queries->{$name}{query}, "$name: the same query in both files");
+	my @columns = split /\|/, (split /\n/, $registry->safe_psql('postgres',
+		"BEGIN READ ONLY; SET LOCAL ROLE exporter; SET LOCAL search_path = pg_catalog, public, pg_temp; $of_query{$name}",
+		extra_params => [ '--no-tuples-only', '--pset=footer=off' ]))[0];
+	my %named = map { $_ => 1 } map { (@{ $_->{key_labels} }, @{ $_->{values} }) } grep { $_->{query_ref} eq $name } @{ $collector->{metrics} };
+	is(join(' ', sort keys %named), join(' ', sort @columns), "$name: the metrics have all its columns, and no other");
+	is(join(' ', other_keys($queries->{$name}, qw(query metrics)), map { map { other_keys($_, qw(usage description)) } values %$_ } @{ $queries->{$name}{metrics} }), '',
+		"$name: as CloudNativePG knows it");
+}
+my $monitor = parsed("$from/cloudnative-pg.yaml");
+my ($relabel) = @{ $monitor->{spec}{podMetricsEndpoints}[0]{metricRelabelings} };
+is("$relabel->{sourceLabels}[0] $relabel->{targetLabel}", '__name__ __name__', 'names of CloudNativePG are changed');
+is(join(' ', sort map { "cnpg_$_" =~ /^(?:$relabel->{regex})$/ ? $1 : "cnpg_$_" } keys %known), join(' ', sort keys %known), '... to those that the alerts know');
+
 # --- Prometheus, with the alerts ---
 
 # With the picture of the dashboard in view, more often and for longer.
@@ -281,8 +327,8 @@ sub alerts
 sub wait_for_alert { my ($alert, $of) = @_; return wait_until("$alert is on for $of", sub { alerts()->{$alert}{$of} }); }
 
 wait_until('all servers are measured', sub { @{ ask('query', query => 'snowflake_id_server_in_recovery')->{data}{result} } == 3 });
-wait_for_alert('SnowflakeLayoutEnds', 'old_ids');
-is(join(' ', sort grep { $_ ne 'SnowflakeLayoutEnds' } keys %{ alerts() }), '', 'no other alert, on a standby neither');
+wait_for_alert('SnowflakeIdLayoutEnds', 'old_ids');
+is(join(' ', sort grep { $_ ne 'SnowflakeIdLayoutEnds' } keys %{ alerts() }), '', 'no other alert, on a standby neither');
 
 # Every expression of the dashboard, by this Prometheus, whatever the variables are.
 my $dashboard = decode_json(slurp_file("$from/dashboard.json"));
@@ -334,7 +380,7 @@ is(scalar(grep { $_ > 1 } values %place), 0, 'no panel lies on another');
 # --- an exporter that cannot read the views ---
 
 # Without its search_path, the role finds no view. One view can fail alone, as with an earlier library.
-my ($not_measured) = $alerts =~ /- alert: SnowflakeNotMeasured\n(?: +#.*\n)* +expr: (.*)/ or die 'no rule';
+my ($not_measured) = $alerts =~ /- alert: SnowflakeIdNotMeasured\n(?: +#.*\n)* +expr: (.*)/ or die 'no rule';
 sub not_measured { return join ' ', map { $_->{metric}{instance} } @{ ask('query', query => $not_measured)->{data}{result} }; }
 is(not_measured(), '', 'all exporters are measured');
 for (
@@ -345,7 +391,7 @@ for (
 	my $reconnect = q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'exporter'};
 	$shop->safe_psql('postgres', "$break; $reconnect");
 	# The standby has the same role and functions.
-	wait_until("SnowflakeNotMeasured would fire: $state", sub { not_measured() =~ /\bshop\b/ });
+	wait_until("SnowflakeIdNotMeasured would fire: $state", sub { not_measured() =~ /\bshop\b/ });
 	$shop->safe_psql('postgres', "$repair; $reconnect");
 	wait_until("and not after that: $state", sub { not_measured() eq '' });
 }
@@ -399,9 +445,9 @@ load($shop, 5);
 linger($shop);
 set_back($shop, 100);
 load($shop, 5);
-wait_for_alert('SnowflakeClockSetBack', 'orders_ids');
-wait_for_alert('SnowflakeFarAhead', 'orders_ids');
-wait_for_alert('SnowflakeClockBehind', '');
+wait_for_alert('SnowflakeIdClockSetBack', 'orders_ids');
+wait_for_alert('SnowflakeIdFarAhead', 'orders_ids');
+wait_for_alert('SnowflakeIdClockBehind', '');
 $metrics = compare('shop', 'after a rollback');
 is($metrics->{snowflake_id_stat_clock_rollbacks_total}{$orders}, 1, 'a rollback');
 cmp_ok($metrics->{snowflake_id_generator_ahead_seconds}{$orders}, '>', 60, 'a lead');
@@ -477,22 +523,22 @@ wait_until('the server has a worker ID again', sub { $shop->safe_psql('postgres'
 $shop->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES');
 set_back($shop, 2 * 86400);
 wait_until('calls are refused', sub { my ($code) = error_of($shop, q{SELECT snowflake_nextval('orders_ids')}); $code eq '58000' });
-wait_for_alert($_, 'orders_ids') for qw(SnowflakeRefused SnowflakeCallsRefused);
+wait_for_alert($_, 'orders_ids') for qw(SnowflakeIdRefused SnowflakeIdCallsRefused);
 $metrics = compare('shop', 'while the clock is refused');
 is($metrics->{snowflake_id_generator_refused}{$orders}, 1, 'refused');
 $registry->stop('fast');
-wait_for_alert('SnowflakeRegistryFails', 'main');
-wait_for_alert('SnowflakeLeaseEnding', 'main');
+wait_for_alert('SnowflakeIdRegistryFails', 'main');
+wait_for_alert('SnowflakeIdLeaseEnding', 'main');
 compare('standby', 'while the registry is away');
 wait_until('the time of the lease is over', sub { (values %{ metrics_of('standby')->{snowflake_id_worker_lease_left_seconds} })[0] < 0 });
 is((error_of($standby, q{SELECT snowflake_nextval('orders_ids')}))[0], '55000', 'then it issues no IDs');
 compare('standby', 'when its lease has ended');
-ok(alerts()->{SnowflakeLeaseEnding}{main}, 'the alert stays on');
+ok(alerts()->{SnowflakeIdLeaseEnding}{main}, 'the alert stays on');
 
 # A transaction that locks a generator.
 my $session = $standby->background_psql('postgres');
 $session->query_safe('BEGIN; DROP SEQUENCE old_ids');
-wait_for_alert('SnowflakeProblem', 'old_ids');
+wait_for_alert('SnowflakeIdProblem', 'old_ids');
 compare('standby', 'while a generator is locked');
 $session->query_safe('ROLLBACK');
 $session->quit;

@@ -1,5 +1,5 @@
-# Runs the lines of docs/clusters.md about Patroni on a cluster of a test: hosts and
-# folders are put into them, and nothing else is changed.
+# Runs the lines of docs/patroni.md on a cluster of a test: hosts and folders are put into
+# them, and nothing else is changed.
 package Recipe;
 
 use strict;
@@ -17,7 +17,7 @@ our @EXPORT = qw(registry set_up_leases set_up_numbers set_local_number install_
 sub block
 {
 	my ($heading, $pattern) = @_;
-	my ($section) = slurp_file("$FindBin::RealBin/../../docs/clusters.md") =~ /^### \Q$heading\E\n(.*?)(?=^##|\z)/ms or die "no section $heading";
+	my ($section) = slurp_file("$FindBin::RealBin/../../docs/patroni.md") =~ /^## \Q$heading\E\n(.*?)(?=^## |\z)/ms or die "no section $heading";
 	for ($section =~ /^```\w*\n(.*?)^```$/msg) { return $_ if /$pattern/; }
 	die "no block $pattern in $heading";
 }

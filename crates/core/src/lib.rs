@@ -24,6 +24,7 @@ pub mod layout; // which bit means what, and which instant a tick is
 pub mod lease; // which server has which worker ID
 pub mod lock_list; // by which locks transactions hold generators
 pub mod mask; // IDs that tell nothing without a key
+pub mod plan; // how far IDs may be issued before the next durable mark
 pub mod policy; // how far a generator may go, and where a tick's sequence numbers start
 pub mod presets; // the texts of the schemes that people run
 pub mod protocol; // how an ID is issued, how a mark is raised

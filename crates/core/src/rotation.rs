@@ -33,7 +33,7 @@
 //!    asks for a reservation ([`super::protocol::host::Need::Switch`]). If the generator's clock is
 //!    not behind the cursor (it leads since its start, or the ticks are long), the generator
 //!    believes the clock and continues. Otherwise the worker ID is used up for that time
-//!    ([`super::protocol::plan::ReserveError::WorkerUsed`]).
+//!    ([`super::plan::ReserveError::WorkerUsed`]).
 //! 2. The session asks its host for another worker ID
 //!    ([`super::protocol::host::Host::another_worker`]). The host gives the generator a new
 //!    tenure, whose floor is not after the wall clock.

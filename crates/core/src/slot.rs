@@ -51,7 +51,7 @@ use super::cursor::{CLOSED, CacheLine, Live};
 use super::generator::Generator;
 use super::horizon::Horizon;
 use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
-use super::protocol::plan::Plan;
+use super::plan::Plan;
 use super::stats::Stats;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};

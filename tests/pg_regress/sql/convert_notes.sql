@@ -142,6 +142,13 @@ SELECT n FROM notes('member', 'other_counts') AS n WHERE n ~ 'member|other_count
 CREATE TABLE item (id serial PRIMARY KEY, pos int);
 CREATE TABLE line (id serial PRIMARY KEY, item_id int REFERENCES item, status_id int);
 CREATE FUNCTION a_count(a int) RETURNS bigint LANGUAGE sql AS 'SELECT max(id)::int::bigint + a FROM item';
+CREATE FUNCTION b_names(int4 integer, n int4) RETURNS bigint LANGUAGE plpgsql AS $f$
+DECLARE int integer; m int2;
+BEGIN
+    FOR int2 IN 1 .. 3 LOOP m := int2 + int4; END LOOP;
+    SELECT max(id) AS int4 INTO STRICT m FROM item WHERE pos IN (int4, n) LIMIT int4;
+    RETURN m::int;
+END $f$;
 CREATE FUNCTION "re seq"(item_id integer, "int" smallint DEFAULT 3::smallint) RETURNS integer LANGUAGE plpgsql SET work_mem TO '4MB' AS $f$
 DECLARE
     i integer := 0; -- an integer: it's here
@@ -174,7 +181,7 @@ SELECT count(*) FROM snowflake_convert_functions('{item, line}') WHERE function:
 SELECT n ~ '^function' AS is_noted FROM notes('item', 'line') AS n WHERE n ~ 'of_other';
 DROP FUNCTION of_other(int);
 -- What takes long to read stays as it is.
-SELECT _snowflake_convert.widened(t, false) = t AS stays, t ~ ' int ' AS has_integer
+SELECT _snowflake_convert.widened(t, false, '{}') = t AS stays, t ~ ' int ' AS has_integer
 FROM (SELECT string_agg('$t' || n || '$ x int ', '') FROM generate_series(1, 800) AS n) AS f (t);
 -- They run, and an insert works after the conversion. Without them, it does not.
 DROP VIEW of_function;

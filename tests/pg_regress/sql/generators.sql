@@ -392,3 +392,7 @@ DROP TABLE orders;
 DROP SEQUENCE shards, spread, positive;
 SELECT count(*) AS labels FROM pg_seclabel;
 SELECT generator FROM snowflake_generators;
+
+-- A name from another node is read up to a length that PostgreSQL reads quickly.
+SELECT _snowflake.find_relation(lpad('public.snowflake_default', 4096)) AS short, _snowflake.find_relation(lpad('public.snowflake_default', 4097)) AS long;
+SELECT _snowflake.place_generator(repeat('"', 100000000), 'preset=default', 'nobody', '[]');

@@ -13,8 +13,9 @@
 # docs/partitions.pl runs the page about partitions, and `make test-orms` the page about
 # object-relational mappers. This test only follows the links of both.
 #
-# The page about worker IDs has a server of its own, which is restarted with each of the
-# page's blocks of settings (```conf) in turn. The registry is the page's database there.
+# The pages about several servers and about worker IDs have a server of their own, which is
+# restarted with each of the page's blocks of settings (```conf) in turn. The registry is the
+# page's database there.
 use strict;
 use warnings;
 use FindBin;
@@ -26,8 +27,8 @@ use Pages;
 use Snowflake;
 
 my $top = "$FindBin::RealBin/../../..";
-my @pages = ('README.md', map { "docs/$_" } qw(install.md reference.md settings.md labels.md registry.md operations.md monitoring.md guarantees.md worker-ids.md lease-protocol.md clusters.md performance.md clocks.md presets.md recipes.md text.md type.md new-keys.md partitions.md orms.md convert.md ordered.md change-stream.md upgrade.md compare.md managed.md));
-is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$top/docs/*.md" ], 'all pages are tested');
+my @pages = ('README.md', map { s{^\Q$top\E/}{}r } sort glob "$top/docs/*.md");
+cmp_ok(scalar @pages, '>', 20, 'there are pages');
 
 my $node = new_node('main', 7);
 # A page makes publications.
@@ -58,7 +59,7 @@ for my $page (grep { $_ ne 'docs/partitions.md' } @pages)
 	my $name = $page =~ s{.*/|\.md$}{}gr;
 	# This page gives a setting to its database.
 	my $database = $name eq 'new-keys' ? 'shop' : lc $name =~ s/-/_/gr;
-	my $is_about_leases = $name eq 'worker-ids';
+	my $is_about_leases = $name =~ /^(?:several-servers|worker-ids)$/;
 	my $server = $is_about_leases ? $leasing : $node;
 	my $before = "$FindBin::RealBin/pages/$name.sql";
 	$server->safe_psql('postgres', "CREATE DATABASE $database");

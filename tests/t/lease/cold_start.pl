@@ -1,7 +1,7 @@
 # Tests that all machines of a cluster lose their power, the registry's too, and start again in
 # any order: each server has its first ID soon, and nobody has to help. The registry is in an etcd
 # beside the servers, on a server of its own, or in a database of a server that leases from it.
-# docs/clusters.md states the times. LONG=1 takes the default terms.
+# docs/worker-ids.md states the times. LONG=1 takes the default terms.
 use strict;
 use warnings;
 use FindBin;

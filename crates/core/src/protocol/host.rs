@@ -6,7 +6,7 @@ use crate::clock::Reading;
 use crate::cursor::Clocks;
 use crate::generator::{Descent, Generator};
 use crate::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos, WorkerId};
-use crate::protocol::plan::{ReserveError, Settings};
+use crate::plan::{ReserveError, Settings};
 use crate::slot::{Reserving, Slot};
 use crate::tenure::{Generation, Tenure};
 

@@ -4,7 +4,6 @@
 pub mod block; // which positions are consecutive IDs
 pub mod host; // what a server is to the protocol
 pub mod issue; // the order of a call
-pub mod plan; // how far IDs may be issued before the next durable mark
 pub mod reserve; // the steps of a reservation
 pub mod wait; // how long a call waits for a clock
 

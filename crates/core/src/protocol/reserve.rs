@@ -18,8 +18,8 @@ use crate::cursor::Live;
 use crate::generator::Generator;
 use crate::horizon::BEGINNING;
 use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
+use crate::plan::{Durable, Failover, Moved, Plan, PlanInput, Planned, ReserveError};
 use crate::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use crate::protocol::plan::{Durable, Failover, Moved, Plan, PlanInput, Planned, ReserveError};
 use crate::slot::{Reserving, Slot};
 use crate::tenure::{Generation, Tenure};
 

@@ -2,9 +2,9 @@
 
 use crate::generator::Generator;
 use crate::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos};
+use crate::plan::ReserveError;
 use crate::policy::{OnExhausted, OnRollback, Policy};
 use crate::protocol::host::{Host, IssueError, Need, Note};
-use crate::protocol::plan::ReserveError;
 use crate::slot::Slot;
 
 /// What one call has waited for, and whether it may continue to wait.

@@ -12,9 +12,9 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
+use super::super::plan::Settings;
+use super::super::plan::{PlanInput, ReserveError};
 use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::protocol::plan::Settings;
-use super::super::protocol::plan::{PlanInput, ReserveError};
 use super::super::protocol::{
     self,
     step_by_step::{self, UnderWay},

@@ -6,10 +6,10 @@ use super::super::generator::{Descent, Generator};
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::label::Label;
 use super::super::layout::{FieldRole, Layout, OrderError};
+use super::super::plan::ReserveError;
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::protocol::host::IssueError;
 use super::super::protocol::observe;
-use super::super::protocol::plan::ReserveError;
 use super::model::{MS, Naps, Outcome, Server, Stop, settings};
 
 /// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick. Borrows two ticks.

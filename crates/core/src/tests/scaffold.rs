@@ -14,8 +14,8 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Position, UnixMillis, UnixNanos, WorkerId,
 };
 use super::super::layout::{FieldRole, Layout};
+use super::super::plan::{Plan, Planned};
 use super::super::policy::Policy;
-use super::super::protocol::plan::{Plan, Planned};
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::tenure::Tenure;
 

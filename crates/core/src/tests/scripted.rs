@@ -13,10 +13,10 @@ use super::super::id::{
 };
 use super::super::label::Label;
 use super::super::layout::{Fields, Stamp};
+use super::super::plan::{ReserveError, Settings};
 use super::super::policy::OnRollback;
 use super::super::protocol;
 use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::protocol::plan::{ReserveError, Settings};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::tenure::{Generation, Tenure};

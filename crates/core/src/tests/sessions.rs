@@ -24,10 +24,10 @@ use super::super::horizon::{
 };
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
 use super::super::lock_list::{self, LockList, Locks, Noted};
+use super::super::plan::{ReserveError, Settings};
 use super::super::policy::SequenceStart;
 use super::super::protocol;
 use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::protocol::plan::{ReserveError, Settings};
 use super::super::reported::Reported;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};

@@ -7,9 +7,9 @@
 use super::super::id::{BootNanos, Millis, UnixMillis};
 use super::super::lease::node::{Next, NodeInput};
 use super::super::lease::{RegistryMillis, Reply};
+use super::super::plan::ReserveError;
 use super::super::policy::Policy;
 use super::super::protocol::host::IssueError;
-use super::super::protocol::plan::ReserveError;
 use super::super::slot::furthest;
 use super::lease::{EPOCH, Plan, SECOND, World};
 use super::model::{MS, Outcome, Server, settings};

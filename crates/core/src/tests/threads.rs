@@ -15,11 +15,11 @@ use super::super::id::{
     WorkerId,
 };
 use super::super::layout::{FieldRole, Layout};
+use super::super::plan::{ReserveError, Settings};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::protocol;
 use super::super::protocol::block::issue_block;
 use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::protocol::plan::{ReserveError, Settings};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::tenure::{Generation, Tenure};

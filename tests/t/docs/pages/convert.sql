@@ -5,6 +5,8 @@ CREATE TABLE notes (id serial PRIMARY KEY, customer_id int, text text);
 CREATE VIEW customer_orders AS SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON c.id = o.customer_id;
 INSERT INTO customers (name) VALUES ('Ada'), ('Bob');
 INSERT INTO orders (customer_id) VALUES (1), (2), (2);
+CREATE SCHEMA ready;
+CREATE TABLE ready.invoices (id bigserial PRIMARY KEY);
 CREATE SCHEMA busy;
 CREATE TABLE busy.visits (id serial PRIMARY KEY, at timestamptz);
 INSERT INTO busy.visits (at) SELECT now() FROM generate_series(1, 100);

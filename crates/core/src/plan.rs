@@ -716,5 +716,5 @@ impl Moved {
 }
 
 #[cfg(test)]
-#[path = "../tests/show_plan.rs"]
+#[path = "tests/show_plan.rs"]
 mod show_plan;

@@ -2,7 +2,7 @@
 //!
 //! A role without any privilege chooses them, up to 1 GB. PostgreSQL answers a failed
 //! allocation with an error, but Rust ends the process, and with it all sessions. So an
-//! argument is measured before anything copies it: [`super::call::Call`] measures all that
+//! argument is measured before anything copies it: `sql::call::Call` measures all that
 //! it gives out, and nothing else reads an argument of variable length.
 
 use pgrx::PgSqlErrorCode::{
@@ -10,7 +10,7 @@ use pgrx::PgSqlErrorCode::{
 };
 use pgrx::{pg_sys, varlena};
 
-use super::super::error::{Code, Error};
+use super::error::{Code, Error};
 use snowflake_core::label::TEXT_MAX;
 
 /// The most bytes of an argument.

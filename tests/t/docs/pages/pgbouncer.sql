@@ -1,0 +1,1 @@
+CREATE TABLE events (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), node text);
