@@ -313,24 +313,24 @@ sub consume
 		{
 			my $change = pack 'H*', $line =~ s/\n//r;
 			my $kind = substr $change, 0, 1;
-			if ($kind eq 'S') { (undef, $block) = unpack 'a N', $change; }
-			elsif ($kind eq 'E') { undef $block; }
-			elsif ($kind =~ /[cpA]/) { end_of_blocks($name, \%sent, $kind, $change); }
 			# In a block, each change says of which subtransaction it is.
 			my $part = $block && unpack 'x N', $change;
-			substr $change, 1, 4, '' if $block && $kind ne 'S';
-			watermark($name, $_) for watermark_in($change);
-			if ($kind eq 'R')
+			substr $change, 1, 4, '' if $block && $kind ne 'E';
+			if ($kind eq 'I')
 			{
-				my (undef, $relation, undef, $table) = unpack 'a N Z* Z*', $change;
-				$table_of{$relation} = $table;
-			}
-			elsif ($kind eq 'I')
-			{
-				my (undef, $relation, undef, $columns, @values) = unpack 'a N a n (a N/a)*', $change;
-				my @row = ($table_of{$relation} eq 'orders' ? 'g1' : "g$values[3]", $values[1]);
+				my ($relation, $id, $generator) = unpack 'x N x3 (x N/a)*', $change;
+				my @row = ($table_of{$relation} eq 'orders' ? 'g1' : "g$generator", $id);
 				if ($block) { push @{ $sent{$block}{$part} }, \@row; }
 				else { row($name, @row); }
+			}
+			elsif ($kind eq 'S') { $block = unpack 'x N', $change; }
+			elsif ($kind eq 'E') { undef $block; }
+			elsif ($kind eq 'M') { watermark($name, $_) for watermark_in($change); }
+			elsif ($kind =~ /[cpA]/) { end_of_blocks($name, \%sent, $kind, $change); }
+			elsif ($kind eq 'R')
+			{
+				my ($relation, undef, $table) = unpack 'x N Z* Z*', $change;
+				$table_of{$relation} = $table;
 			}
 		}
 		elsif ($line =~ /^table public\.(\w+): INSERT: id\[bigint\]:(\d+)(?: g\[integer\]:(\d))?/)
@@ -364,7 +364,7 @@ my ($rows, $faults) = (0, 0);
 do
 {
 	my $pgbench = load($node, 60);
-	sleep($wanted ? 12 : 3);
+	sleep($wanted ? 4 : 3);
 	if (!$faults)
 	{
 		# Under load.
