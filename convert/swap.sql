@@ -114,8 +114,9 @@ BEGIN
                 WHERE c.relation = x.stxrelid AND d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = x.stxrelid)),
         steps (phase, place, text) AS (
-            SELECT 1, k.table_name, format('ALTER TABLE %s DROP CONSTRAINT %I', k.table_name, k.conname)
-            FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0
+            SELECT 1, k.table_name, format('ALTER TABLE %s %s', k.table_name,
+                string_agg(format('DROP CONSTRAINT %I', k.conname), ', ' ORDER BY k.conname))
+            FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0 GROUP BY k.table_name
             UNION ALL
             SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name)
             FROM sources AS s WHERE s.relation = s.root
@@ -140,17 +141,23 @@ BEGIN
             LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number]
             WHERE c.relation = c.root
             UNION ALL
-            SELECT 7, c.table_name, format('ALTER TABLE %s DROP CONSTRAINT %I', c.table_name, '~' || c.copy)
-            FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
-            WHERE c.relation = c.root
-            UNION ALL
-            SELECT 8, k.table_name, CASE k.kind
-                WHEN 'r' THEN format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I%s', k.table_name, k.conname,
+            -- Then nothing needs the constraint. A statement for each table: it takes longer to begin one than to run it.
+            SELECT 8, u.table_name, format('ALTER TABLE %s %s', u.table_name, string_agg(u.text, ', ' ORDER BY u.text DESC))
+            FROM (
+                SELECT c.table_name, format('DROP CONSTRAINT %I', '~' || c.copy)
+                FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
+                WHERE c.relation = c.root
+                UNION ALL
+                SELECT k.table_name, format('ADD CONSTRAINT %I %s USING INDEX %I%s', k.conname,
                     CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, k.conname,
                     CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END)
-                -- Those of the partitions are attached below.
-                ELSE format('ALTER TABLE ONLY %s ADD CONSTRAINT %I %s', k.table_name, k.conname, pg_get_constraintdef(k.oid)) END
-            FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid WHERE k.contype IN ('p', 'u')
+                FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid
+                WHERE k.contype IN ('p', 'u') AND k.kind = 'r') AS u (table_name, text)
+            GROUP BY u.table_name
+            UNION ALL
+            -- Those of the partitions are attached below.
+            SELECT 8, k.table_name, format('ALTER TABLE ONLY %s ADD CONSTRAINT %I %s', k.table_name, k.conname, pg_get_constraintdef(k.oid))
+            FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid WHERE k.contype IN ('p', 'u') AND k.kind <> 'r'
             UNION ALL
             -- Before a constraint takes them, so that PostgreSQL does not rename them with a notice.
             SELECT 7, i.relname, format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname) FROM indexes AS i WHERE i.kind = 'r'
@@ -270,8 +277,9 @@ BEGIN
         CROSS JOIN unnest(d.statements) WITH ORDINALITY AS s (statement, place)
         ORDER BY d.ordinality, s.place;
     RETURN QUERY
-        SELECT format('DROP FUNCTION %s()', _snowflake_convert.copy_function(c.relation))
-        FROM (SELECT DISTINCT c.root FROM unnest(copies) AS c) AS c (relation) ORDER BY 1;
+        SELECT 'DROP FUNCTION ' || string_agg(f.name || '()', ', ' ORDER BY f.name)
+        FROM (SELECT DISTINCT c.root FROM unnest(copies) AS c) AS c (relation)
+        CROSS JOIN _snowflake_convert.copy_function(c.relation) AS f (name) HAVING count(*) > 0;
     -- _snowflake_convert.online_obstacles() has made sure of what snowflake_set_default()
     -- would look at, so that nobody waits for that.
     IF set_default THEN
@@ -331,31 +339,31 @@ AS $$
 $$;
 
 -- Runs the statements of the swap, but for those that were run already to lock the tables, and
--- compares indexes and constraints. Runs under the locks that snowflake_convert_run() has got.
+-- compares indexes and constraints with those before. Runs under the locks that
+-- snowflake_convert_run() has got: what can be known before is given.
 CREATE FUNCTION _snowflake_convert.swap(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
-    steps text[], done integer, state bigint[], owners oid[], copies smallint[]) RETURNS void
+    steps text[], done integer, state bigint[], owners oid[], copies smallint[], before text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
     locked constant timestamptz := clock_timestamp();
     changed constant oid[] := ARRAY(SELECT DISTINCT unnest(owners));
-    before text[];
     after text[];
     valid_of oid[];     -- constraints before the swap, with their tables
     valid name[];
 BEGIN
     -- The plan is made again only if anybody has changed anything since.
-    IF _snowflake_convert.catalog_state() IS DISTINCT FROM state
-        AND ARRAY(SELECT s FROM _snowflake_convert.swap_plan(relations, are_named, generator, set_default) AS s) <> steps
-    THEN
-        RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
-            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
+    IF _snowflake_convert.catalog_state() IS DISTINCT FROM state THEN
+        IF ARRAY(SELECT s FROM _snowflake_convert.swap_plan(relations, are_named, generator, set_default) AS s) <> steps THEN
+            RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
+                USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
+        END IF;
+        before := _snowflake_convert.swap_result(changed, owners, copies);
     END IF;
     PERFORM _snowflake_convert.check_copying(t.root)
         FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
-    before := _snowflake_convert.swap_result(changed, owners, copies);
     -- Foreign keys that refer to the tables may be those of other tables.
     SELECT array_agg(k.conrelid), array_agg(k.conname) INTO valid_of, valid FROM pg_constraint AS k
     WHERE (k.conrelid = ANY (changed) OR k.confrelid = ANY (changed)) AND k.contype IN ('c', 'f') AND k.conparentid = 0 AND k.convalidated;
@@ -450,8 +458,9 @@ BEGIN
         FROM _snowflake_convert.copies(tables, are_named) AS c;
         -- Another session has tied them to those of a swap before.
         CONTINUE WHEN owners IS NULL;
-        swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
-            tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies);
+        swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+            tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies,
+            _snowflake_convert.swap_result(owners, owners, copies));
         COMMIT;
         CALL _snowflake_convert.run_with_locks(swap, locks, tries);
         COMMIT;

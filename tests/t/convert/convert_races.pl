@@ -113,7 +113,8 @@ $holder->query_safe('BEGIN; LOCK TABLE _snowflake_convert.conversions IN SHARE M
 my $session = session($node, 'clerk', 'swapped');
 send_to($session, $analyze);
 wait_for_lock($node, 'CALL %ANALYZE%');
-killed($session, 'swapped', 'CALL %ANALYZE%', 1);
+# Not the postmaster: when that dies, the holder may end first, and the step with the lock before it notices.
+killed($session, 'swapped', 'CALL %ANALYZE%', 0);
 $holder->{run}->kill_kill;
 is_deeply([ steps_of($node, 'swapped') ], \@after, 'killed between ANALYZE and the end');
 is(run_in($node, 'swapped', steps_of($node, 'swapped')), 0, 'the rest of the steps');
