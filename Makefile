@@ -31,7 +31,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 test_names := citus demo managed migrations monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
 bench_names := contention convert horizon instructions type
-package_names := debs source rpm dist sbom
+package_names := debs source rpm dist sbom version
 
 .PHONY: all help quick test test-server test-all test-packages lint check-core walks miri \
     torture soak fuzz fuzz-args fuzz-sql bench bench-citus bench-compare demo docs \
