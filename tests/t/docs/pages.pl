@@ -26,7 +26,7 @@ use Pages;
 use Snowflake;
 
 my $top = "$FindBin::RealBin/../../..";
-my @pages = ('README.md', map { "docs/$_" } qw(install.md reference.md operations.md monitoring.md guarantees.md worker-ids.md lease-protocol.md clusters.md performance.md clocks.md presets.md recipes.md text.md type.md new-keys.md partitions.md orms.md convert.md ordered.md change-stream.md upgrade.md compare.md managed.md));
+my @pages = ('README.md', map { "docs/$_" } qw(install.md reference.md operations.md monitoring.md guarantees.md worker-ids.md lease-protocol.md clusters.md performance.md clocks.md presets.md recipes.md text.md type.md new-keys.md partitions.md orms.md convert.md ordered.md change-stream.md upgrade.md compare.md managed.md tested.md));
 is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$top/docs/*.md" ], 'all pages are tested');
 
 my $node = new_node('main', 7);
