@@ -17,6 +17,7 @@
 # make source   the source package of Debian, of the last commit, with all crates
 # make rpm      the RPM package for PostgreSQL 15 or PG=18, and its source package
 # make dist     the archive for PGXN, of the last commit
+# make release  all of these that a release has, with checksums; tools/version first
 # make sbom     the crates that are in the library, in CycloneDX's format
 # make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18
 
@@ -31,11 +32,11 @@ export DESTDIR PKGLIBDIR SHAREDIR
 test_names := citus demo managed migrations monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
 bench_names := contention convert horizon instructions type
-package_names := debs source rpm dist sbom
+package_names := debs source rpm dist sbom version
 
 .PHONY: all help quick test test-server test-all test-packages lint check-core walks miri \
     torture soak fuzz fuzz-args fuzz-sql bench bench-citus bench-compare demo docs \
-    build install installcheck vendor packages source rpm dist sbom image clean \
+    build install installcheck vendor packages source rpm dist sbom release image clean \
     $(test_names:%=test-%) $(bench_names:%=bench-%) $(package_names:%=test-%)
 
 help:
@@ -128,7 +129,7 @@ install:
 installcheck:
 	@tests/packages/installcheck "$(PG_CONFIG)"
 
-vendor packages source rpm dist sbom image:
+vendor packages source rpm dist sbom release image:
 	@tools/$@
 
 clean:

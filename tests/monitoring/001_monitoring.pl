@@ -255,7 +255,7 @@ sub other_keys { my ($of, @known) = @_; return grep { my $key = $_; !grep { $key
 
 my $queries = parsed("$from/queries.yaml");
 my $made = '';
-IPC::Run::run([ $^X, "$FindBin::RealBin/collector.pl", "$from/queries.yaml" ], '>', \$made);
+IPC::Run::run([ $^X, "$FindBin::RealBin/collector", "$from/queries.yaml" ], '>', \$made);
 is(slurp_file("$from/snowflake_id.collector.yml"), $made, 'the collector of sql_exporter is made of queries.yaml');
 my $collector = parsed("$from/snowflake_id.collector.yml");
 is(join(' ', other_keys($collector, qw(collector_name metrics queries)), map { other_keys($_, qw(metric_name type help key_labels values query_ref)) } @{ $collector->{metrics} }), '',
@@ -270,7 +270,7 @@ for my $name (sort keys %of_query)
 	is($of_query{$name}, $queries->{$name}{query}, "$name: the same query in both files");
 	my @columns = split /\|/, (split /\n/, $registry->safe_psql('postgres',
 		"BEGIN READ ONLY; SET LOCAL ROLE exporter; SET LOCAL search_path = pg_catalog, public, pg_temp; $of_query{$name}",
-		extra_params => [ '--no-tuples-only', '--pset=footer=off' ]))[0];
+		extra_params => [ '--pset=tuples_only=off', '--pset=footer=off' ]))[0];
 	my %named = map { $_ => 1 } map { (@{ $_->{key_labels} }, @{ $_->{values} }) } grep { $_->{query_ref} eq $name } @{ $collector->{metrics} };
 	is(join(' ', sort keys %named), join(' ', sort @columns), "$name: the metrics have all its columns, and no other");
 	is(join(' ', other_keys($queries->{$name}, qw(query metrics)), map { map { other_keys($_, qw(usage description)) } values %$_ } @{ $queries->{$name}{metrics} }), '',

@@ -18,9 +18,11 @@ plan skip_all => 'extension volumes need PostgreSQL 18 or later' if !$ENV{IMAGE}
 my $image = $ENV{IMAGE};
 my @files;
 find(sub { push @files, $File::Find::name =~ s{^\Q$image\E}{}r if -f }, $image);
-is(join(' ', sort @files),
-	'/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--1.0.sql /share/extension/snowflake_id.control'
-		. ' /share/extension/snowflake_id_convert--1.0.sql /share/extension/snowflake_id_convert.control',
+my ($version) = slurp_file("$image/share/extension/snowflake_id.control") =~ /^default_version = '(.*)'$/m;
+# Scripts of released versions are in the image, too.
+is(join(' ', grep { !m{^/share/extension/snowflake_id(?:_convert)?--(?!\Q$version\E\.sql)[\d.]+(?:--[\d.]+)?\.sql$} } sort @files),
+	"/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--$version.sql /share/extension/snowflake_id.control"
+		. " /share/extension/snowflake_id_convert--$version.sql /share/extension/snowflake_id_convert.control",
 	'the files of the image');
 my $containerfile = slurp_file("$FindBin::RealBin/../../../Containerfile");
 my %copied = $containerfile =~ /^COPY (\w+) \/(\w+)$/mg;
