@@ -15,11 +15,11 @@ use Snowflake;
 
 my $registry = new_node('registry', 900);
 $registry->start;
-$registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[0,16)', lease => '30 s', hold => '1 s', max_ahead => '1 s')});
+$registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[0,16)', lease => '2 s', hold => '1 s', max_ahead => '1 s')});
 my $node = new_node('main', '', allows_streaming => 'logical');
 my $conninfo = conninfo($registry);
 $node->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'\nsnowflake_id.pool = 'main'\nautovacuum = off
-snowflake_id.watermark_databases = 'postgres, closed'\nsnowflake_id.watermark_interval = '100 ms'\nsnowflake_id.reserve_ahead = '60 s'\nlog_statement = none");
+snowflake_id.watermark_databases = 'postgres, closed'\nsnowflake_id.watermark_interval = '100 ms'\nlog_statement = none");
 $node->start;
 $node->safe_psql('postgres', <<'END');
 CREATE EXTENSION snowflake_id;
@@ -45,18 +45,31 @@ sub wait_for_watermark
 	return;
 }
 
-# Each start makes a watermark of the generator, which was used before. After a clean stop it lacks
-# a worker ID. After a crash it has one, and begins at its mark, which is the bound.
+# The process writes a watermark of a generator that was used before the server started. After a
+# stop or a crash, that lacks a worker ID; or else a later bound, if the lease has ended since.
 my $runs = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake_id watermarks'};
 my $fails = qr/no watermark of generator public\.snowflake_default is written in database "postgres": /;
-for my $end ('fast', 'immediate')
+for my $end ('fast', 'immediate', 'lease')
 {
-	wait_for_watermark("a watermark before the stop: $end");
+	wait_for_watermark("a watermark before the end: $end");
 	my $told = in_log($node, $fails);
 	my $before = greatest();
-	$node->stop($end);
-	my @frozen = freeze($registry);
-	$node->start;
+	my @frozen;
+	if ($end eq 'lease')
+	{
+		set_by_reload($node, 'snowflake_id.watermark_databases' => '');
+		$node->restart;
+		wait_until('a worker ID', sub { worker($node, 'worker_id') ne '' });
+		@frozen = freeze($registry);
+		wait_until('the end of the lease', sub { worker($node, 'bound < clock_timestamp()') eq 't' });
+		set_by_reload($node, 'snowflake_id.watermark_databases' => 'postgres, closed');
+	}
+	else
+	{
+		$node->stop($end);
+		@frozen = freeze($registry);
+		$node->start;
+	}
 	wait_until('the process', sub { $node->safe_psql('postgres', $runs) > 0 });
 	my $waits = 0;
 	while (in_log($node, $fails) == $told)
@@ -65,7 +78,7 @@ for my $end ('fast', 'immediate')
 		sleep 0.1;
 		die 'the log tells of no failure' if !is_alive($node->{_pid});
 	}
-	cmp_ok($waits, '<', 5, "after stop $end, the process does not wait for a registry that is silent");
+	cmp_ok($waits, '<', 5, "after the end of $end, the process does not wait for a registry that is silent");
 	is(greatest(), $before, 'there is no watermark meanwhile');
 	thaw(@frozen);
 	wait_until('a watermark as soon as the registry answers', sub { greatest() > $before });
