@@ -39,13 +39,14 @@ my $rest = q{SELECT (SELECT count(*) FROM pg_attribute JOIN pg_class ON oid = at
 	(SELECT count(*) FROM pg_constraint WHERE conname ~ '^[=~]|__bigint$'), (SELECT count(*) FROM pg_trigger WHERE tgname = '~snowflake_convert'),
 	(SELECT count(*) FROM pg_proc WHERE proname LIKE '%\_\_bigint'), (SELECT count(*) FROM _snowflake_convert.conversions WHERE ended IS NULL)};
 
-# Sends a statement that stops at the end of a command with this tag.
+# Sends a statement that stops at the end of a command with this tag; meanwhile, something else is done.
 sub stopped_at
 {
-	my ($database, $tag, $statement) = @_;
+	my ($database, $tag, $statement, $meanwhile) = @_;
 	sql($database, "INSERT INTO gate VALUES ('$tag')");
 	my $session = session($node, 'clerk', $database);
 	send_to($session, $statement);
+	$meanwhile->() if $meanwhile;
 	wait_until("the gate at $tag", sub { sql($database, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 54 AND granted}) });
 	return $session;
 }
@@ -181,7 +182,13 @@ my %waiting = map { $_ => session($node, undef, 'races') } qw(upsert prepared sn
 $waiting{prepared}->query_safe(q{PREPARE upsert AS INSERT INTO shop.orders (id, note) VALUES ($1, 'prepared') ON CONFLICT (id) DO UPDATE SET note = excluded.note; EXECUTE upsert (3)});
 $waiting{snapshot}->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
 sql('races', q{INSERT INTO shop.orders (note) VALUES ('unseen'); DELETE FROM shop.refunds WHERE item_id = 5; UPDATE shop.orders SET note = 'unseen' WHERE id = 7});
-my $swaps = stopped_at('races', 'REFRESH MATERIALIZED VIEW', $all[$swap]);
+# Before it has its locks, a table gets an index that is none of its business.
+$logged = -s $node->logfile;
+$other->query_safe('BEGIN; SELECT count(*) FROM shop.refunds');
+my $swaps = stopped_at('races', 'REFRESH MATERIALIZED VIEW', $all[$swap], sub {
+	wait_until('the swap waits', sub { $node->log_contains(qr/the locks were not to be had in 4 tries: process $pid holds AccessShareLock on shop\.refunds/, $logged) });
+	$other->query_safe('CREATE INDEX meanwhile ON shop.refunds (amount); COMMIT');
+});
 send_to($waiting{upsert}, q{INSERT INTO shop.orders (id, note) VALUES (2, 'upsert'), (50000, 'upsert') ON CONFLICT (id) DO UPDATE SET note = excluded.note});
 send_to($waiting{prepared}, 'EXECUTE upsert (4)');
 send_to($waiting{snapshot}, q{SELECT count(*), count(id), min(id), max(id), count(*) FILTER (WHERE note = 'unseen') FROM shop.orders; SELECT count(*), sum(item_id) FROM shop.refunds WHERE item_id < 10; SELECT note = repeat('n', 50) FROM shop.orders WHERE id = 7});
@@ -195,7 +202,7 @@ is($waiting{snapshot}->query_safe('COMMIT; SELECT count(*) FROM shop.orders'), '
 is(sql('races', q{SELECT string_agg(format('%s %s', id, note), ', ' ORDER BY id) FROM shop.orders WHERE note IN ('upsert', 'prepared')}), '2 upsert, 3 prepared, 4 prepared, 50000 upsert', 'each upsert is there');
 is(run_in($node, 'races', steps_of($node, 'races')), 0, 'the rest of the steps');
 $_->quit for values %waiting, $other, $session, $swaps;
-sql('races', 'DROP VIEW shop.late_view; DROP TABLE shop.late_orders; DROP INDEX shop.late');
+sql('races', 'DROP VIEW shop.late_view; DROP TABLE shop.late_orders; DROP INDEX shop.late, shop.meanwhile');
 is(inventory_of($node, 'races') =~ s/ON place, order_id/ON order_id, place/r, inventory_of($node, 'oracle'), 'all is as if the keys had been bigint from the start');
 is(sql('races', $rest), '0|0|0|0|0|0', 'and nothing is left over');
 done_testing();
