@@ -16,7 +16,7 @@
 # make packages   Debian packages for PostgreSQL 15 to 18; VERSIONS="15 17"
 # make dist     the archive for PGXN, of the last commit
 # make sbom     the crates that are in the library, in CycloneDX's format
-# make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18
+# make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18 or PG=19
 
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
