@@ -19,7 +19,7 @@
 # make dist     the archive for PGXN, of the last commit
 # make release  all of these that a release has, with checksums; tools/version first
 # make sbom     the crates that are in the library, in CycloneDX's format
-# make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18
+# make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18 or PG=19
 
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config

@@ -230,7 +230,10 @@ mod unguarded {
         ) -> *mut pg_sys::List;
         pub fn ThrowErrorData(error: *mut pg_sys::ErrorData);
         pub fn proc_exit(code: std::ffi::c_int) -> !;
+        #[cfg(not(feature = "pg19"))]
         pub fn die(signal: std::ffi::c_int);
+        #[cfg(feature = "pg19")]
+        pub fn die(signal: std::ffi::c_int, about: *const pg_sys::pg_signal_info);
         pub fn LogLogicalMessage(
             prefix: *const std::ffi::c_char,
             message: *const std::ffi::c_char,

@@ -26,6 +26,8 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
 use super::limit;
+#[cfg(feature = "pg19")]
+use super::subscription;
 use super::{catalog, encoding, lease_wait, mark, report, session, shmem};
 use snowflake_core::id::Millis;
 use snowflake_core::label::Label;
@@ -72,6 +74,8 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
         session::of_sequence(relation).note_relabelling(before.layout());
     }
     if let (Some(label), Some(text)) = (&label, text) {
+        #[cfg(feature = "pg19")]
+        subscription::check_not_listed(relation)?;
         fit(relation, before.as_ref(), text)?;
         let name = session::of_sequence(relation).name();
         lease_wait::check_worker_field(&name, label, None).unwrap_or_else(Error::warning);

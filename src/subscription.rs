@@ -8,13 +8,18 @@
 //!
 //! It would not be enough to repair marks afterwards: a crash, or a session that starts the
 //! generator, can come in between.
+//!
+//! For the same reason a plain sequence that is on the list gets no label: the worker may have
+//! read the list already, and would overwrite the mark. Whichever comes first, the label or the
+//! list, the other one sees it: commands that put a sequence on a list lock it until they commit,
+//! and REFRESH SEQUENCES, which does not, locks its subscription.
 
 use std::ffi::{CStr, c_char};
 
 use pgrx::{PgList, pg_sys};
 
-use super::encoding::from_server;
-use super::{catalog, error, session};
+use super::error::{self, Error};
+use super::{catalog, compat, encoding, session};
 
 /// Called after the command, in its transaction.
 ///
@@ -40,8 +45,45 @@ pub unsafe fn leave_generators_out(name: *const c_char) {
             left_out.push(catalog::relation_name(relation));
         }
         if !left_out.is_empty() {
-            let name = from_server(CStr::from_ptr(name));
+            let name = encoding::from_server(CStr::from_ptr(name));
             error::notice::left_out(&name, &left_out).warning();
         }
     }
+}
+
+/// Refuses a label for a sequence that a worker is still to set. The relation is locked.
+pub fn check_not_listed(relation: pg_sys::Oid) -> Result<(), Error> {
+    let cache = compat::cache(pg_sys::SysCacheIdentifier::SUBSCRIPTIONRELMAP);
+    let none = pg_sys::Datum::null();
+    // SAFETY: in a transaction, which keeps the locks. The rows that are found have this form, and
+    // stay until the list is released.
+    unsafe {
+        let rows = pg_sys::SearchSysCacheList(cache, 1, relation.into(), none, none);
+        let count = usize::try_from((*rows).n_members).unwrap_or(0);
+        let subscriptions: Vec<pg_sys::Oid> = (*rows)
+            .members
+            .as_slice(count)
+            .iter()
+            .map(|row| {
+                let row = pg_sys::GETSTRUCT(&raw mut (**row).tuple);
+                (*row.cast::<pg_sys::FormData_pg_subscription_rel>()).srsubid
+            })
+            .collect();
+        pg_sys::ReleaseCatCacheList(rows);
+        for subscription in subscriptions {
+            let lock = pg_sys::AccessShareLock.cast_signed();
+            pg_sys::LockSharedObject(pg_sys::SubscriptionRelationId, subscription, 0, lock);
+            let state = pg_sys::GetSubscriptionRelState(subscription, relation, &mut 0);
+            // Without a row, the state is unknown.
+            if state == pg_sys::SUBREL_STATE_INIT.cast_signed() {
+                let name = pg_sys::get_subscription_name(subscription, false);
+                let name = encoding::from_server(CStr::from_ptr(name));
+                return Err(error::to_be_synchronized(
+                    &catalog::relation_name(relation),
+                    &name,
+                ));
+            }
+        }
+    }
+    Ok(())
 }

@@ -57,6 +57,20 @@ pub fn label_on_default() -> Error {
         .hint("Make a generator of your own with snowflake_create_generator().")
 }
 
+#[cfg(feature = "pg19")]
+pub fn to_be_synchronized(sequence: &str, subscription: &str) -> Error {
+    let message = format!("cannot make a generator of sequence {sequence}");
+    not_ready(message)
+        .detail(format!(
+            "Subscription \"{subscription}\" is still to give it the value of the publisher, which \
+             would replace the mark of the generator."
+        ))
+        .hint(
+            "Wait until the subscription has synchronized its sequences, which it does while it \
+             is enabled.",
+        )
+}
+
 pub fn label_removed(name: &str) -> Error {
     let message = format!("cannot remove the label of generator {name}: it has issued IDs");
     not_ready(message)

@@ -39,15 +39,17 @@ sub greatest
 }
 
 # Runs a command of the subscriber, and returns what it warns of. The sequence of the publisher
-# has another value then, and the function waits until the subscriber has it.
+# has another value then, and the function waits until the subscriber has it; unless the command
+# starts nothing.
 my $value = 0;
 sub synchronize
 {
-	my ($command) = @_;
+	my ($command, $starts) = @_;
 	$value += 1000;
 	$north->safe_psql('postgres', "SELECT setval('invoices', $value)");
 	my $err;
 	is($south->psql('postgres', $command, stderr => \$err, on_error_stop => 1), 0, $command) or diag $err;
+	return $err unless $starts // 1;
 	wait_until("$command: the sequence has the value of the publisher", sub {
 		$south->safe_psql('postgres', q{SELECT last_value FROM invoices}) eq $value
 			&& $south->safe_psql('postgres', q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' });
@@ -95,6 +97,45 @@ my $marks = marks();
 my $warned = synchronize('ALTER SUBSCRIPTION from_north REFRESH PUBLICATION; ALTER SUBSCRIPTION from_north REFRESH SEQUENCES');
 like($warned, qr/^DETAIL:.*later_ids/m, 'a generator that came later: a warning');
 is(marks(), $marks, 'and its mark is as it was');
+
+# A plain sequence that waits for its value cannot become a generator: the worker would overwrite
+# the mark, if the sequence of the publisher has become one too.
+sub label { return "SECURITY LABEL FOR snowflake_id ON SEQUENCE $_[0] IS 'preset=discord'"; }
+$_->safe_psql('postgres', 'CREATE SEQUENCE tickets; CREATE SEQUENCE cards') for $north, $south;
+synchronize("CREATE SUBSCRIPTION waiting CONNECTION '$there' PUBLICATION all_sequences WITH (enabled = false)", 0);
+my ($code, $message) = error_of($south, label('tickets'));
+is($code, '55000', 'a sequence that is to be synchronized gets no label');
+like($message, qr/cannot make a generator of sequence tickets/, 'and the error says so');
+synchronize('ALTER SUBSCRIPTION waiting ENABLE');
+my $least = $south->safe_psql('postgres', label('tickets') . q{; SELECT snowflake_nextval('tickets')});
+cmp_ok($least, '>', 0, 'a sequence that has been synchronized can become a generator');
+
+# A label that is not committed yet, beside a command that would put the sequence on the list.
+my $labels = $south->background_psql('postgres');
+$labels->query_safe('SET client_min_messages = warning; BEGIN; ' . label('cards'));
+my $refreshes = $south->background_psql('postgres');
+$refreshes->query_until(qr/go/, "\\echo go\nALTER SUBSCRIPTION waiting REFRESH SEQUENCES;\n");
+wait_until('the command waits for the label', sub {
+	$south->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE NOT granted AND classid = 'pg_subscription'::regclass}) eq '1' });
+$labels->query_safe('COMMIT');
+$refreshes->query('SELECT 1');
+like($refreshes->{stderr}, qr/^DETAIL:.*cards/m, 'and leaves out what is a generator now');
+$_->quit for $labels, $refreshes;
+# And in the other order.
+$_->safe_psql('postgres', 'CREATE SEQUENCE seats') for $north, $south;
+synchronize('ALTER SUBSCRIPTION waiting REFRESH PUBLICATION; ALTER SUBSCRIPTION waiting REFRESH SEQUENCES');
+$refreshes = $south->background_psql('postgres', on_error_stop => 0);
+$refreshes->query_safe('SET client_min_messages = error; BEGIN; ALTER SUBSCRIPTION waiting REFRESH SEQUENCES');
+$labels = $south->background_psql('postgres', on_error_stop => 0);
+$labels->query_until(qr/go/, "\\echo go\n" . label('seats') . ";\n");
+wait_until('the label waits for the command', sub {
+	$south->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE NOT granted AND classid = 'pg_subscription'::regclass}) eq '1' });
+$north->stop;
+$refreshes->query_safe('COMMIT');
+$labels->query('SELECT 1');
+like($labels->{stderr}, qr/Subscription "waiting" is still to give it the value/, 'and is refused');
+$_->quit for $labels, $refreshes;
+$north->start;
 
 # Other commands do not warn.
 my $err;
