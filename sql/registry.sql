@@ -76,12 +76,15 @@ CREATE TABLE _snowflake.pools (
     namespace text NOT NULL GENERATED ALWAYS AS (pool ->> 'namespace') STORED,
     worker_ids int8range NOT NULL GENERATED ALWAYS AS
         (int8range((pool #> '{ids,start}')::bigint, (pool #> '{ids,end}')::bigint)) STORED,
-    except_ids int8multirange NOT NULL GENERATED ALWAYS AS (_snowflake.ranges(pool -> 'except')) STORED
+    except_ids int8multirange NOT NULL GENERATED ALWAYS AS (_snowflake.ranges(pool -> 'except')) STORED,
+    used_below bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE _snowflake.pools IS
     'internal: the pools of the registry of worker IDs, as snowflake_create_pool() was told; see view snowflake_pools';
 COMMENT ON COLUMN _snowflake.pools.pool IS
-    'the pool; durations in milliseconds, instants in Unix milliseconds; the other columns are parts of it that searches need';
+    'the pool; durations in milliseconds, instants in Unix milliseconds; the other columns but for used_below are parts of it that searches need';
+COMMENT ON COLUMN _snowflake.pools.used_below IS
+    'each worker ID of the pool below this one that is neither excepted nor spare was granted before: searches for an unused one begin here';
 
 CREATE TABLE _snowflake.leases (
     namespace text NOT NULL,
@@ -96,9 +99,11 @@ CREATE TABLE _snowflake.leases (
 );
 CREATE INDEX leases_heard ON _snowflake.leases (heard);
 CREATE INDEX leases_until ON _snowflake.leases (namespace, leased_until);
+CREATE INDEX leases_released ON _snowflake.leases (namespace, leased_until) WHERE released;
 CREATE INDEX leases_holder ON _snowflake.leases (system_identifier, bound);
 COMMENT ON INDEX _snowflake.leases_heard IS 'internal: finds who was heard last, and who is heard now';
 COMMENT ON INDEX _snowflake.leases_until IS 'internal: finds the leases that end first or last';
+COMMENT ON INDEX _snowflake.leases_released IS 'internal: finds the leases that were returned first';
 COMMENT ON INDEX _snowflake.leases_holder IS
     'internal: finds the worker ID that a server had before, and the greatest bound of a system';
 COMMENT ON TABLE _snowflake.leases IS
@@ -107,15 +112,20 @@ COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that ha
 COMMENT ON COLUMN _snowflake.leases.lease IS
     'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns before it are parts of it that searches need';
 
--- A grant reads columns of all servers, which are few. There is no index on them, so that a report
--- changes none.
+-- A report changes no index, but for the first one of a server. So the least report is found by
+-- reading all of them, unless a server has reported nothing.
 CREATE TABLE _snowflake.servers (
     identity text PRIMARY KEY,
     counts boolean NOT NULL GENERATED ALWAYS AS (server ->> 'dropped' IS NULL) STORED,
     horizon bigint GENERATED ALWAYS AS ((server ->> 'horizon')::bigint) STORED,
     role text GENERATED ALWAYS AS (server #>> '{holder,identity,role}') STORED,
+    is_silent boolean NOT NULL GENERATED ALWAYS AS (server ->> 'dropped' IS NULL AND server ->> 'horizon' IS NULL) STORED,
     server jsonb NOT NULL
 ) WITH (fillfactor = 50);
+CREATE INDEX servers_role ON _snowflake.servers (role) WHERE counts;
+CREATE INDEX servers_silent ON _snowflake.servers (identity) WHERE is_silent;
+COMMENT ON INDEX _snowflake.servers_role IS 'internal: counts the servers of a role';
+COMMENT ON INDEX _snowflake.servers_silent IS 'internal: finds a server that has reported nothing';
 COMMENT ON TABLE _snowflake.servers IS
     'internal: the servers that count for snowflake_cluster_horizon(), and those that were dropped; see view snowflake_cluster_servers';
 COMMENT ON COLUMN _snowflake.servers.identity IS

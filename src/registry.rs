@@ -57,7 +57,7 @@ use super::guard::{Guard, Purpose};
 use super::spi::SpiRow;
 use super::{compat, encoding, server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::cluster_horizon::{Changes, Reports, Server, Servers};
+use snowflake_core::lease::cluster_horizon::{Changes, OF_ROLE_MAX, Reports, Server, Servers};
 use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use snowflake_core::lease::seal::SealKey;
@@ -113,6 +113,36 @@ const KEEP_REACHED: &str = "WITH passed AS ( \
         SELECT o.system_identifier FROM _snowflake.reached AS o ORDER BY o.reached DESC OFFSET 4096)) \
     INSERT INTO _snowflake.reached AS r VALUES ($1::numeric, $2::bigint) \
     ON CONFLICT (system_identifier) DO UPDATE SET reached = greatest(r.reached, excluded.reached)";
+
+/// The statement that searches the free row with the least of a column. Each half reads an index
+/// from where its rows begin: rows that are in use are in neither.
+macro_rules! free_rows {
+    ($least:literal) => {
+        concat!(
+            "SELECT f.lease FROM (",
+            free_rows!($least, "leased_until <= $3::bigint"),
+            " UNION ALL ",
+            free_rows!($least, "released"),
+            ") AS f ORDER BY f.",
+            $least,
+            ", f.worker_id LIMIT 1"
+        )
+    };
+    ($least:literal, $free:literal) => {
+        concat!(
+            "(SELECT lease, worker_id, ",
+            $least,
+            " FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
+             AND bound <= $4::bigint AND ",
+            $free,
+            " AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
+             ORDER BY ",
+            $least,
+            ", worker_id LIMIT 1)"
+        )
+    };
+}
 
 /// How a transaction has locked the registry: see the head of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -565,22 +595,22 @@ impl Servers for RegistryTable {
     fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
         let without = without.map(ServerKey::text).unwrap_or_default();
         let found = or_raise(self.registry.guard.row(
-            "SELECT min(horizon) AS least, bool_or(horizon IS NULL) AS is_silent \
-             FROM _snowflake.servers WHERE counts AND identity COLLATE \"C\" <> $1",
+            "SELECT s.is_silent, CASE WHEN NOT s.is_silent THEN ( \
+                 SELECT min(horizon) FROM _snowflake.servers WHERE counts AND identity COLLATE \"C\" <> $1) END AS least \
+             FROM (SELECT EXISTS (SELECT FROM _snowflake.servers \
+                 WHERE is_silent AND identity COLLATE \"C\" <> $1)) AS s (is_silent)",
             &[&without],
         ));
         found.as_ref().map_or_else(Reports::default, reports_of)
     }
 
-    fn count(&mut self, role: &Role) -> (usize, usize) {
-        let found = or_raise(self.registry.guard.row(
-            "SELECT count(*) FILTER (WHERE role = $1) AS of_role, count(*) AS of_all \
-             FROM _snowflake.servers WHERE counts",
-            &[role.name()],
+    fn count(&mut self, role: &Role) -> usize {
+        let count = or_raise(self.registry.value(
+            "SELECT count(*) FROM (SELECT FROM _snowflake.servers \
+                 WHERE counts AND role = $1 LIMIT $2::bigint) AS s",
+            &[role.name(), &OF_ROLE_MAX.to_string()],
         ));
-        let number = |name| found.as_ref()?.get(name)?.parse().ok();
-        let number = |name| number(name).unwrap_or_default();
-        (number("of_role"), number("of_all"))
+        count.and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 }
 
@@ -608,19 +638,26 @@ impl Rows for RegistryTable {
 
     fn unused(&mut self) -> Option<WorkerId> {
         // Of a range, the first one that the rows, counted in their order, do not reach; else the one
-        // after the last row.
+        // after the last row. No row goes, so the next search begins near where this one ends.
         let id = self.run(
-            "SELECT min(f.id) FROM unnest($2::int8multirange) AS u (ids) CROSS JOIN LATERAL ( \
-                 SELECT coalesce((SELECT w.due FROM ( \
-                         SELECT l.worker_id, lower(u.ids) - 1 + row_number() OVER (ORDER BY l.worker_id) AS due \
-                         FROM _snowflake.leases AS l \
-                         WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)) AS w \
-                     WHERE w.worker_id > w.due ORDER BY w.due LIMIT 1), \
-                     (SELECT max(l.worker_id)::bigint + 1 FROM _snowflake.leases AS l \
-                     WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)), \
-                     lower(u.ids)) AS id) AS f \
-             WHERE f.id < upper(u.ids)",
-            &[&self.ordinary],
+            "WITH found AS ( \
+                 SELECT min(f.id) AS id FROM _snowflake.pools AS p \
+                 CROSS JOIN LATERAL unnest($2::int8multirange * int8multirange(int8range(p.used_below, NULL))) AS u (ids) \
+                 CROSS JOIN LATERAL ( \
+                     SELECT coalesce((SELECT w.due FROM ( \
+                             SELECT l.worker_id, lower(u.ids) - 1 + row_number() OVER (ORDER BY l.worker_id) AS due \
+                             FROM _snowflake.leases AS l \
+                             WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)) AS w \
+                         WHERE w.worker_id > w.due ORDER BY w.worker_id LIMIT 1), \
+                         (SELECT max(l.worker_id)::bigint + 1 FROM _snowflake.leases AS l \
+                         WHERE l.namespace = $1 AND l.worker_id >= lower(u.ids) AND l.worker_id < upper(u.ids)), \
+                         lower(u.ids)) AS id) AS f \
+                 WHERE p.name = $3 AND f.id < upper(u.ids)), \
+             noted AS ( \
+                 UPDATE _snowflake.pools AS p SET used_below = coalesce(f.id, upper($2::int8multirange)) FROM found AS f \
+                 WHERE p.name = $3 AND coalesce(f.id, upper($2::int8multirange)) >= p.used_below + 64) \
+             SELECT id FROM found",
+            &[&self.ordinary, &self.pool.name],
         );
         WorkerId::new(id?.parse().ok()?)
     }
@@ -628,11 +665,7 @@ impl Rows for RegistryTable {
     fn longest_free(&mut self, free: &Free) -> Option<Row> {
         let [expired, bound, era, settled] = free_values(free);
         self.search(
-            "SELECT lease FROM _snowflake.leases \
-             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
-             AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
-             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
-             ORDER BY leased_until, worker_id LIMIT 1",
+            free_rows!("leased_until"),
             &[&self.ordinary, &expired, &bound, &era, &settled],
         )
     }
@@ -640,11 +673,7 @@ impl Rows for RegistryTable {
     fn least_bound(&mut self, free: &Free) -> Option<Row> {
         let [expired, bound, era, settled] = free_values(free);
         self.search(
-            "SELECT lease FROM _snowflake.leases \
-             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
-             AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
-             AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
-             ORDER BY bound, worker_id LIMIT 1",
+            free_rows!("bound"),
             &[&self.ordinary, &expired, &bound, &era, &settled],
         )
     }

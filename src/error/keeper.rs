@@ -555,8 +555,8 @@ fn refusal(refused: &RegistryError) -> String {
             format!("Worker ID {} is not in the pool.", worker.get())
         }
         RegistryError::ManyServers { count } => format!(
-            "{count} servers count for the horizon of the cluster, of the role of this server or \
-             of all roles, and no more may. Drop those that are lost, by snowflake_drop_server()."
+            "{count} servers of the role of this server count for the horizon of the cluster, and \
+             no more may. Drop those that are lost, by snowflake_drop_server()."
         ),
         RegistryError::Stopped(stopped) => format!(
             "The registry serves nobody since {}: {} has seen another one that has taken over \

@@ -15,7 +15,7 @@ use snowflake_core::lease::state::State;
 pub fn horizon() -> Result<UnixMillis, Error> {
     let found = Registry::with(Purpose::Read)?.guard.row(
         "SELECT s.state, r.least, r.is_silent, (SELECT v.server FROM _snowflake.servers AS v \
-             WHERE r.is_silent AND v.counts AND v.horizon IS NULL LIMIT 1) AS silent \
+             WHERE v.is_silent LIMIT 1) AS silent \
          FROM _snowflake.state AS s \
          CROSS JOIN (SELECT min(horizon) AS least, bool_or(horizon IS NULL) AS is_silent \
              FROM _snowflake.servers WHERE counts) AS r \

@@ -293,7 +293,9 @@ fn main() {
                     began,
                     due,
                 };
+                tell(at, "acquire");
                 let first = keepers.play(now + STORM_MAX, Some(&storms[0]), false);
+                tell(at, "settle");
                 keepers.play(Instant::now() + SETTLING, None, false);
                 tell(at, "renew");
                 let renewed = keepers.play(Instant::now() + steady, None, false);

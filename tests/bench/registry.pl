@@ -1,8 +1,7 @@
 # Measures a registry of worker IDs with many servers, in PostgreSQL and in etcd: keepers.rs plays
 # their keepers. Prints tables of docs/performance.md. tests/run bench_registry starts it.
 #
-# A registry in PostgreSQL counts 4,096 servers, and 1,024 of a role. So more servers have several
-# registries, each in a database, on one server.
+# A registry in PostgreSQL counts 1,024 servers of a role, so more servers have several roles.
 use strict;
 use warnings;
 use FindBin;
@@ -15,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Snowflake;
 use Time::HiRes qw(time);
 
-my ($of_registry, $of_role) = (4_096, 1_024);
+my $of_role = 1_024;
 my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 1000 4096 10000');
 my @kinds = split ' ', $ENV{KINDS} || 'postgres etcd';
 my $seconds = $ENV{QUICK} ? 5 : 20;
@@ -23,30 +22,19 @@ my $connections_max = $ENV{CONNECTIONS} || 256;
 my $ticks = POSIX::sysconf(POSIX::_SC_CLK_TCK());
 my (@lines, @notes);
 
-# A server with this many registries, for as many servers in all.
-sub registries
+# A registry for as many servers.
+sub registry
 {
-	my ($number, $count) = @_;
+	my ($count) = @_;
 	my $node = new_node("registry$count", 7);
 	# The settings of a test are those of no server in use.
 	$node->append_conf('postgresql.conf', join "\n", "shared_buffers = '256MB'", "max_wal_size = '4GB'", 'fsync = on', 'log_statement = none',
 		'log_connections = off', 'log_disconnections = off', 'max_connections = ' . ($connections_max + 50), 'commit_siblings = 0', 'autovacuum_naptime = 15s', '');
 	$node->start;
-	my @places;
-	my $roles = int(($count / $number + $of_role - 1) / $of_role);
-	$node->safe_psql('postgres', join ';', map { "CREATE ROLE node$_ LOGIN" } 1 .. $roles);
-	for my $at (0 .. $number - 1)
-	{
-		# Pools of different registries have different worker IDs.
-		$node->safe_psql('postgres', "CREATE DATABASE r$at");
-		$node->safe_psql("r$at", sprintf q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[%d,%d)')}, $at * 11_000, ($at + 1) * 11_000);
-		for (1 .. $roles)
-		{
-			$node->safe_psql("r$at", "SELECT snowflake_create_registry('node$_')");
-			push @places, sprintf 'host=%s port=%s dbname=r%d user=node%d', $node->host, $node->port, $at, $_;
-		}
-	}
-	return ($node, @places);
+	my @roles = map { "node$_" } 1 .. int(($count + $of_role - 1) / $of_role);
+	$node->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[0,44000)')});
+	$node->safe_psql('postgres', "CREATE ROLE $_ LOGIN; SELECT snowflake_create_registry('$_')") for @roles;
+	return ($node, map { sprintf 'host=%s port=%s dbname=postgres user=%s', $node->host, $node->port, $_ } @roles);
 }
 
 # The processor time that processes have taken, in seconds, with those of their children that have ended.
@@ -96,30 +84,29 @@ sub play
 
 sub line
 {
-	my ($what, $connections, $seen, $processor, @more) = @_;
+	my ($what, $connections, $seen, $used, @more) = @_;
 	my ($acquire, $renew, $resume) = @$seen{qw(acquire renew resume)};
 	for my $phase (qw(acquire renew resume))
 	{
 		my $of = $seen->{$phase};
 		push @notes, "$what, $phase: " . join(', ', map { "$_ " . ($of->{$_} // '') } sort keys %$of) . "\n";
 	}
-	push @lines, sprintf "| %s | %s | %.1f s%s | %.0f | %.1f / %.1f ms | %.2f ms | %.1f s%s | %s |\n", $what, $connections,
-		$acquire->{greatest} / 1000, $acquire->{without} ? " ($acquire->{without} have none)" : '', $renew->{answers} / $seconds, @$renew{qw(median p99)},
-		$processor * 1000 / ($renew->{answers} || 1), $resume->{greatest} / 1000, $resume->{without} ? " ($resume->{without} have not)" : '', join(' | ', @more);
+	push @lines, sprintf "| %s | %s | %.1f s%s | %.2f ms | %.0f | %.1f / %.1f ms | %.2f ms | %.1f s%s | %s |\n", $what, $connections,
+		$acquire->{greatest} / 1000, $acquire->{without} ? " ($acquire->{without} have none)" : '', ($used->{settle} - $used->{acquire}) * 1000 / ($acquire->{answers} || 1),
+		$renew->{answers} / $seconds, @$renew{qw(median p99)}, ($used->{outage} - $used->{renew}) * 1000 / ($renew->{answers} || 1), $resume->{greatest} / 1000, $resume->{without} ? " ($resume->{without} have not)" : '', join(' | ', @more);
 	return;
 }
 
 sub in_postgres
 {
 	my ($count) = @_;
-	my $number = int(($count + $of_registry - 1) / $of_registry);
-	my ($node, @places) = registries($number, $count);
+	my ($node, @places) = registry($count);
 	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
-	my (@positions, @used, @more);
+	my (%positions, %used, @more);
 	my $begins = sub {
 		my ($phase) = @_;
-		push @used, processor($postmaster, children($postmaster));
-		push @positions, $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+		$used{$phase} = processor($postmaster, children($postmaster));
+		$positions{$phase} = $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
 		return if $phase ne 'outage';
 		my ($sum, $backends) = (0, 0);
 		for my $pid (split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE usename ~ '^node'}))
@@ -128,20 +115,20 @@ sub in_postgres
 			$sum += $private / 1024; $backends++;
 		}
 		push @more, sprintf('%.1f MB', $sum / ($backends || 1));
-		push @more, map { sprintf '%.1f ms', query_time($node, 'r0', $_) } 'SELECT snowflake_cluster_horizon()',
+		push @more, map { sprintf '%.1f ms', query_time($node, 'postgres', $_) } 'SELECT snowflake_cluster_horizon()',
 			'SELECT count(*) FROM snowflake_workers', 'SELECT * FROM snowflake_pools';
 	};
 	my ($connections, $seen) = play($count, $begins, @places);
-	my ($stats) = run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-z', '-s', $positions[0], '-e', $positions[1] ]);
+	my ($stats) = run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-z', '-s', $positions{renew}, '-e', $positions{outage} ]);
 	my (undef, $records, undef, $images) = $stats =~ /^Total +(\d+) +(\d+) \[[\d.]+%\] +(\d+)/m ? (0, $2, 0, $3) : die $stats;
-	my $relations = $node->safe_psql('r0', q{
+	my $relations = $node->safe_psql('postgres', q{
 		SELECT string_agg(format('%s %s kB, %s dead, vacuumed %s times', s.relname, pg_relation_size(s.relid) / 1024, s.n_dead_tup, s.autovacuum_count), '; ' ORDER BY s.relname)
 		FROM pg_stat_all_tables AS s WHERE s.schemaname = '_snowflake' AND s.relname IN ('state', 'leases', 'servers')});
-	my $stored = $node->safe_psql('r0', 'SELECT octet_length(_snowflake.read_registry()::text)');
+	my $stored = $node->safe_psql('postgres', 'SELECT octet_length(_snowflake.read_registry()::text)');
 	push @notes, sprintf "%d servers: stored %d bytes; %s\n", $count, $stored, $relations;
 	# Whole pages after a checkpoint, which comes every 5 minutes.
 	push @more, sprintf '%.0f MB', ($records * 3600 / $seconds + $images * 12) / 1e6;
-	line($number == 1 ? "$count servers" : "$count servers, $number registries", $connections, $seen, $used[1] - $used[0], @more);
+	line("$count servers", $connections, $seen, \%used, @more);
 	$node->stop;
 	return;
 }
@@ -156,17 +143,17 @@ sub in_etcd
 	$node->start;
 	$node->safe_psql('postgres', sprintf q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[0,27000)', registry => '%s')}, $etcd->url);
 	my $pid = $etcd->{members}[0]{pid};
-	my (@used, @sizes, @more);
+	my (%used, %sizes, @more);
 	my $begins = sub {
 		my ($phase) = @_;
-		push @used, processor($pid);
-		push @sizes, $etcd->call('/v3/maintenance/status', {})->{dbSize};
+		$used{$phase} = processor($pid);
+		$sizes{$phase} = $etcd->call('/v3/maintenance/status', {})->{dbSize};
 		return;
 	};
 	my ($connections, $seen) = play($count, $begins, $etcd->url);
-	push @notes, sprintf "%d servers: etcd's database grew by %d bytes in %d seconds\n", $count, $sizes[1] - $sizes[0], $seconds;
-	push @more, '', '', '', '', sprintf '%.0f MB', ($sizes[1] - $sizes[0]) * 3600 / $seconds / 1e6;
-	line("$count servers, etcd", $connections, $seen, $used[1] - $used[0], @more);
+	push @notes, sprintf "%d servers: etcd's database grew by %d bytes in %d seconds\n", $count, $sizes{outage} - $sizes{renew}, $seconds;
+	push @more, '', '', '', '', sprintf '%.0f MB', ($sizes{outage} - $sizes{renew}) * 3600 / $seconds / 1e6;
+	line("$count servers, etcd", $connections, $seen, \%used, @more);
 	$etcd->kill_members(0);
 	$node->stop;
 	return;
@@ -179,6 +166,6 @@ for my $count (@sizes)
 }
 
 open my $report, '>', "$ENV{TESTDIR}/report" or die $!;
-print {$report} '| | connections | all have a worker ID after | renewals a second | median / 99th percentile | processor time of each | after 20 s without the registry, all have renewed in | memory of a connection | ',
-	"`snowflake_cluster_horizon()` | `snowflake_workers` | `snowflake_pools` | WAL an hour |\n", '|---' x 12, "|\n", @lines, "\n", @notes;
+print {$report} '| | connections | all have a worker ID after | processor time of a grant | renewals a second | median / 99th percentile | processor time of each | after 20 s without the registry, all have renewed in | memory of a connection | ',
+	"`snowflake_cluster_horizon()` | `snowflake_workers` | `snowflake_pools` | WAL an hour |\n", '|---' x 13, "|\n", @lines, "\n", @notes;
 close $report or die $!;

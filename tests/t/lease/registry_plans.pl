@@ -63,6 +63,60 @@ my $read = rows_read() - $before;
 cmp_ok($read, '>', 0, 'rows are counted');
 cmp_ok($read, '<', 10 * @servers, 'and few are read');
 
+# So does a grant, though all of these are in use, and the first worker ID that is not comes after them.
+$node->safe_psql('postgres', q{
+	INSERT INTO _snowflake.leases (namespace, lease) SELECT namespace, jsonb_set(lease, '{worker}', to_jsonb(i))
+	FROM _snowflake.leases, generate_series(20, 99) AS i WHERE worker_id = 0});
+sub entries_read { $session->query_safe('SELECT pg_stat_force_next_flush()');
+	return $node->safe_psql('postgres', q{SELECT t.seq_tup_read + sum(i.idx_tup_read) FROM pg_stat_all_tables AS t JOIN pg_stat_all_indexes AS i USING (relid)
+		WHERE t.relid = '_snowflake.leases'::regclass GROUP BY t.seq_tup_read}); }
+is(acquire_here(server(30)), 5100, 'a new server gets the first worker ID that was never granted');
+my $claimed = server(31);
+is(granted(in_session($claimed, { acquire => { fixed => 5105 } })), 5105, 'another claims one');
+$before = entries_read();
+is(join(' ', map { acquire_here(server(40 + $_)) } 1 .. 100), join(' ', 5101 .. 5104, 5106 .. 5201), 'the next ones get those beside it');
+$read = entries_read() - $before;
+cmp_ok($read, '>', 100, 'entries of indexes are counted');
+cmp_ok($read, '<', 100 * 300, 'and few are read');
+is($node->safe_psql('postgres', 'SELECT used_below BETWEEN 5138 AND 5201 FROM _snowflake.pools'), 't', 'since the pool knows below which one all are granted');
+
+# As one role, 1,024 servers count, and no more. Those of other roles do not matter, nor those that were dropped.
+$node->safe_psql('postgres', q{
+	INSERT INTO _snowflake.servers (identity, server) SELECT 'copy ' || i, s.server
+	FROM (SELECT server FROM _snowflake.servers LIMIT 1) AS s, generate_series(1, 1023 - (SELECT count(*) FROM _snowflake.servers)) AS i});
+sub one_more { my ($number) = @_; return in_session(server($number), { acquire => {} }); }
+is(kind(one_more(200)), 'granted', 'as many servers of a role as may count');
+my $many = one_more(201);
+is(kind($many), 'refused many_servers', 'one more is refused');
+is(refusal($many)->{count}, 1024, 'and told how many count');
+$node->safe_psql('postgres', q{UPDATE _snowflake.servers SET server = jsonb_set(server, '{holder,identity,role}', '"other"') WHERE identity = 'copy 1'});
+is(kind(one_more(202)), 'granted', 'if one is of another role, it is not');
+is(kind(one_more(203)), 'refused many_servers', 'but the next one');
+$node->safe_psql('postgres', q{UPDATE _snowflake.servers SET server = jsonb_set(server, '{dropped}', '1') WHERE identity = 'copy 2'});
+is(kind(one_more(204)), 'granted', 'if one was dropped, it is not');
+is(kind(one_more(205)), 'refused many_servers', 'but the next one');
+$node->safe_psql('postgres', q{DELETE FROM _snowflake.servers WHERE identity ~ '^copy'});
+
+# A grant need not read all servers to know what becomes of the horizon of the cluster.
+$node->safe_psql('postgres', 'CREATE DATABASE joined');
+$node->safe_psql('joined', "CREATE EXTENSION snowflake_id; $pool");
+my @joined = map { server(300 + $_) } 0 .. 3;
+sub joins { return granted(acquire($node, $_[0], database => 'joined')); }
+sub reports { my ($server) = @_;
+	my $grant = $server->{grant};
+	my %report = (worker => $grant->{worker}, counter => $grant->{counter}, bound => $grant->{bound}, furthest => $grant->{floor}, horizon => $grant->{floor});
+	return kind(ask($node, $server, { renew => \%report }, database => 'joined')); }
+sub horizon { my ($status, $instant) = $node->psql('joined', 'SELECT snowflake_cluster_horizon()'); return $status ? 'none' : $instant; }
+joins($_) for @joined[ 0, 1 ];
+is(reports($joined[0]), 'renewed', 'one of two servers reports');
+joins($joined[2]);
+is(horizon(), 'none', 'when a third one joins, there is no horizon, since the second has reported nothing');
+reports($_) for @joined[ 1, 2 ];
+my $horizon = horizon();
+like($horizon, qr/^\d+$/, 'all have reported: there is one');
+joins($joined[3]);
+is(horizon(), $horizon, 'when a fourth one joins, it stays where it is');
+
 # A lease that would last longer than a lease is cut, whoever renews.
 my $worker = $servers[0]{grant}{worker};
 $node->safe_psql('postgres', "UPDATE _snowflake.leases SET lease = jsonb_set(lease, '{leased_until}', to_jsonb(leased_until + 3600000)) WHERE worker_id = $worker");

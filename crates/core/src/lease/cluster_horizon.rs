@@ -62,11 +62,9 @@ use super::role::Role;
 use super::state::{KeptHorizon, RegistryInput, State};
 use super::{Fence, Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
 
-/// How many servers may count that ask as one role.
+/// How many servers may count that ask as one role. An administrator decides how many roles there
+/// are. Each server has up to 3 kB.
 pub const OF_ROLE_MAX: usize = 1_024;
-/// How many servers of all roles may count. Each has up to 3 kB, and a host reads all of them
-/// at once: PostgreSQL up to 16 MB.
-const ALL_MAX: usize = 4_096;
 
 /// A server that counts, or that was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -97,8 +95,8 @@ pub trait Servers {
     /// What the servers that count have reported, without this one.
     fn reports(&mut self, without: Option<&ServerKey>) -> Reports;
 
-    /// How many servers count: those of this role, and all.
-    fn count(&mut self, role: &Role) -> (usize, usize);
+    /// How many servers of this role count. Need not count further than to [`OF_ROLE_MAX`].
+    fn count(&mut self, role: &Role) -> usize;
 }
 
 /// What the servers that count have reported.
@@ -285,8 +283,8 @@ pub(super) fn floor(
     keep(state, servers, input)
 }
 
-/// How many servers count, if they are too many for this one to count too. Where there are no
-/// roles, and for who counts already or never does, they are not.
+/// How many servers of its role count, if they are too many for this one to count too. Where there
+/// are no roles, and for who counts already or never does, they are not.
 pub(super) fn crowd(servers: &mut Draft<impl Servers>, asker: &ServerKey) -> Option<u32> {
     if asker.generator != 0 || asker.role == Role::NONE {
         return None;
@@ -295,10 +293,8 @@ pub(super) fn crowd(servers: &mut Draft<impl Servers>, asker: &ServerKey) -> Opt
     if known.is_some_and(|server| server.dropped.is_none()) {
         return None;
     }
-    let (of_role, all) = servers.stored.count(&asker.role);
-    let most = if of_role >= OF_ROLE_MAX { of_role } else { all };
-    let is_crowd = of_role >= OF_ROLE_MAX || all >= ALL_MAX;
-    u32::try_from(most).ok().filter(|_| is_crowd)
+    let count = servers.stored.count(&asker.role);
+    u32::try_from(count).ok().filter(|_| count >= OF_ROLE_MAX)
 }
 
 /// A worker ID is granted.

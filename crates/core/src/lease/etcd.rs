@@ -562,12 +562,11 @@ impl Servers for Table<'_> {
         Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
     }
 
-    fn count(&mut self, role: &Role) -> (usize, usize) {
+    fn count(&mut self, role: &Role) -> usize {
         let servers = self.servers.iter().map(|stored| &stored.server);
         let counting = servers.filter(|server| server.dropped.is_none());
-        let of_role = counting.clone();
-        let of_role = of_role.filter(|server| server.holder.identity.role == *role);
-        (of_role.count(), counting.count())
+        let of_role = counting.filter(|server| server.holder.identity.role == *role);
+        of_role.count()
     }
 }
 

@@ -734,7 +734,7 @@ pub enum RegistryError {
     Foreign,
     /// The worker ID is not one of the pool.
     NotInPool { worker: WorkerId },
-    /// So many servers count for the horizon, of the role of this one or of all.
+    /// So many servers of the role of this one count for the horizon.
     ManyServers { count: u32 },
     /// Another registry has taken over from this one, so this one serves nobody until an
     /// administrator declares that it counts.

@@ -69,10 +69,10 @@ impl Servers for Table {
         Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
     }
 
-    fn count(&mut self, role: &Role) -> (usize, usize) {
+    fn count(&mut self, role: &Role) -> usize {
         let counting = self.counting();
         let of_role = counting.filter(|server| server.holder.identity.role == *role);
-        (of_role.count(), self.counting().count())
+        of_role.count()
     }
 }
 
