@@ -447,7 +447,7 @@ check_versions() {
         die "debian/changelog is of the future: two builds would give different files"
     local rust
     rust=$(rust_wanted)
-    grep -q "^ARG RUST=$rust\." "$top/Dockerfile" || die "Dockerfile has another Rust than $rust"
+    grep -q "^ARG RUST=$rust\." "$top/Containerfile.server" || die "Containerfile.server has another Rust than $rust"
     [ "$(grep -cE "^BuildRequires: +(cargo|rust) >= $rust$" "$top/rpm/snowflake_id.spec")" = 2 ] ||
         die "rpm/snowflake_id.spec has another Rust than $rust"
     ! grep -h 'rust-toolchain@' "$top"/.github/workflows/*.yml | grep -vF "@$rust." ||

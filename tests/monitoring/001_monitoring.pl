@@ -356,6 +356,8 @@ my %exported = map { $_ => 1 } $text =~ /^(snowflake_\w+)\{/mg;
 my $named = join ' ', map { map { $_->{expr} } @{ $_->{targets} } } @{ $dashboard->{panels} };
 $named .= ' ' . join ' ', map { $_->{query}{query} // '' } grep { ref $_->{query} } @{ $dashboard->{templating}{list} };
 my ($rules) = join ' ', $alerts =~ /expr: (.*?)(?=\n {8}\w)/sg;
+# What stands in quotes is the value of a label.
+$rules =~ s/"[^"]*"//g;
 my %unnamed = %known;
 for my $text ([ dashboard => $named ], [ alerts => $rules ])
 {

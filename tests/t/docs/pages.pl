@@ -139,7 +139,7 @@ for my $page (@pages, 'CONTRIBUTING.md')
 
 # What to do has one home: the first table of operations.md, to whose rows the alerts lead.
 my ($table) = slurp_file("$top/docs/operations.md") =~ /^## What you see and what to do\n(.*?)^## /ms;
-my @alerts = slurp_file("$top/docs/monitoring.md") =~ /^### (Snowflake.*?)(?=^##)/msg;
+my @alerts = slurp_file("$top/docs/monitoring.md") =~ /^### (SnowflakeId.*?)(?=^##)/msg;
 ok(@alerts >= 15, 'the page about monitoring has alerts');
 for my $alert (@alerts)
 {

@@ -24,9 +24,9 @@ is(join(' ', grep { !m{^/share/extension/snowflake_id(?:_convert)?--(?!\Q$versio
 	"/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--$version.sql /share/extension/snowflake_id.control"
 		. " /share/extension/snowflake_id_convert--$version.sql /share/extension/snowflake_id_convert.control",
 	'the files of the image');
-my $containerfile = slurp_file("$FindBin::RealBin/../../../Containerfile");
+my $containerfile = slurp_file("$FindBin::RealBin/../../../Containerfile.volume");
 my %copied = $containerfile =~ /^COPY (\w+) \/(\w+)$/mg;
-is_deeply(\%copied, { map { $_ => $_ } map { m{^/(\w+)/} } @files }, 'the Containerfile copies all of them to the root');
+is_deeply(\%copied, { map { $_ => $_ } map { m{^/(\w+)/} } @files }, 'Containerfile.volume copies all of them to the root');
 
 # PostgreSQL finds its own files relative to its programs, so a copy without the
 # extension is an installation without it.
