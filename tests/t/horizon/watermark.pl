@@ -392,7 +392,7 @@ do
 	consume_all($node, qw(text binary streaming two_phase middle)) if $wanted;
 	$rows = seen('main text')->{rows};
 	note("$rows rows after $faults faults") if $wanted;
-} while ($wanted && $rows < $wanted);
+} while ($wanted && ($rows < $wanted || $faults < 2));
 waitpid load($node, 4), 0;
 wait_until('nothing is left prepared', sub { $node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts') eq '0' });
 
