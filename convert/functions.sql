@@ -27,7 +27,7 @@ AS $$
                     AND (is_head OR b.before = '::' OR b.before ~ '^[[:alpha:]_"]' AND b.after NOT IN ('(', '.') AND b.before NOT IN (
                         'select', 'distinct', 'where', 'and', 'or', 'not', 'by', 'on', 'when', 'then', 'else', 'set', 'into', 'return',
                         'returning', 'if', 'elsif', 'while', 'case', 'between', 'perform', 'from', 'join', 'update', 'using', 'begin', 'loop',
-                        'declare', 'for', 'foreach', 'in', 'having', 'limit', 'offset', 'strict', 'exit', 'execute', 'diagnostics', 'assert'))
+                        'declare', 'for', 'foreach', 'having', 'limit', 'offset', 'strict', 'execute', 'diagnostics', 'assert'))
                 THEN 'bigint' ELSE b.token END, '' ORDER BY b.place) AS becomes
             FROM beside AS b)
         SELECT CASE WHEN r.was = text THEN r.becomes ELSE text END FROM result AS r)

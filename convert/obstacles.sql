@@ -271,7 +271,7 @@ AS $$
         GROUP BY g.place, g.nodes, m.enough),
     placed AS (
         SELECT g.*, CASE WHEN g.locks >= g.enough THEN - g.place
-            ELSE sum(g.locks) FILTER (WHERE g.locks < g.enough) OVER (ORDER BY g.place) / g.enough END AS swap
+            ELSE div(sum(g.locks) FILTER (WHERE g.locks < g.enough) OVER (ORDER BY g.place), g.enough) END AS swap
         FROM groups AS g)
     SELECT array_agg(DISTINCT n), 50 + (SELECT sum(o.locks)::bigint FROM placed AS o WHERE o.swap = p.swap)
     FROM placed AS p CROSS JOIN unnest(p.nodes) AS n

@@ -317,9 +317,11 @@ $$;
 
 -- The indexes and constraints of tables, without the copies. Without casts, since an expression
 -- may have another one on a bigint; and whether a constraint is valid is left out, since those
--- that are not are validated after the swap.
+-- that are not are validated after the swap. The settings of the caller do not change what it
+-- returns, since a procedure and a function with settings of its own both call it.
 CREATE FUNCTION _snowflake_convert.swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
     WITH copied (relation, number) AS (SELECT * FROM unnest(owners, copies))
     SELECT array_agg(n.text ORDER BY n.text)

@@ -145,7 +145,11 @@ CREATE FUNCTION a_count(a int) RETURNS bigint LANGUAGE sql AS 'SELECT max(id)::i
 CREATE FUNCTION b_names(int4 integer, n int4) RETURNS bigint LANGUAGE plpgsql AS $f$
 DECLARE int integer; m int2;
 BEGIN
-    FOR int2 IN 1 .. 3 LOOP m := int2 + int4; END LOOP;
+    FOR int2 IN 1 .. 3 LOOP m := int2 + int4;
+        SELECT pos INTO STRICT int2 FROM item GROUP BY pos HAVING int2 > 0 LIMIT int2 OFFSET int2;
+        GET DIAGNOSTICS int2 = ROW_COUNT; ASSERT int2 > 0; EXECUTE int2;
+        FOREACH int2 IN ARRAY ARRAY[int2] LOOP FOR n IN int2 .. 3 LOOP END LOOP; END LOOP;
+    END LOOP;
     SELECT max(id) AS int4 INTO STRICT m FROM item WHERE pos IN (int4, n) LIMIT int4;
     RETURN m::int;
 END $f$;

@@ -34,8 +34,10 @@ for my $vector (@{ decode_json(slurp_file("$FindBin::RealBin/../../vectors/ids.j
 {
 	push @{ $ids{ $vector->{system} } }, $vector->{id} if $vector->{timestamp_ms} < 1_780_000_000_000 && $vector->{id} > 0;
 }
-# Units of 10 us since 2015, and the node: from its beginning to an hour ago.
-$ids{cockroachdb} = [ map { ($_->[0] << 15) ^ $_->[1] } [ 1, 1 ], [ 3_600_000_000_000, 32767 ], [ (time - 3600 - 1_420_070_400) * 100_000, 2 ] ];
+# CockroachDB's documentation of SERIAL has these three keys of one INSERT. Others are made as its source makes
+# them, of units of 10 us since 2015, and the node: from its beginning to an hour ago.
+my @documented = (148656994422095873, 148656994422161409, 148656994422194177);
+$ids{cockroachdb} = [ @documented, map { ($_->[0] << 15) ^ $_->[1] } [ 1, 1 ], [ 3_600_000_000_000, 32767 ], [ (time - 3600 - 1_420_070_400) * 100_000, 2 ] ];
 
 # Continues the table `orders`, and checks what comes then.
 sub continue_above
@@ -69,6 +71,8 @@ for my $from (sort keys %from)
 # What the page says of CockroachDB's keys: their parts, and that no later key of that system
 # reaches a new ID of the same instant.
 is(sql("SELECT $cockroach_time, $cockroach_node FROM (VALUES (117964800000032767)) AS k (id)"), '2016-02-21 16:00:00+00|32767', 'the parts of a key of CockroachDB');
+is(sql(sprintf "SELECT $cockroach_time, $cockroach_node FROM unnest('{%s}'::bigint[]) AS k (id) ORDER BY id", join ',', @documented),
+	join("\n", map { "2016-06-09 01:48:34.4110$_+00|1" } 4, 6, 7), 'and of those in its documentation: within 30 us, of node 1');
 is(sql(q{SELECT bool_and(snowflake_min_id_as(at, 'preset=default epoch=1420070400000') > ((extract(epoch FROM at - '2015-01-01Z') * 100000)::bigint << 15 | 32767))
 	FROM generate_series(timestamptz '2015-01-02Z', '2080-01-01Z', interval '1 month') AS at}), 't', 'IDs since 2015 are above those of CockroachDB');
 
