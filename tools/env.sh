@@ -393,6 +393,12 @@ prune_crates() {
         : > "$crate/src/lib.rs"
         sed -i 's/"files":{[^}]*}/"files":{}/' "$crate/.cargo-checksum.json"
     done
+    # Tests of needed crates have libraries, too.
+    find vendor -type f \( -name '*.a' -o -name '*.lib' -o -name '*.dll' -o -name '*.so' -o -name '*.exe' \) | while read -r file; do
+        crate=${file#vendor/} crate=vendor/${crate%%/*}
+        rm "$file"
+        FILE=${file#"$crate/"} perl -pi -e 's/"\Q$ENV{FILE}\E":"\w+",?//; s/,\}/}/' "$crate/.cargo-checksum.json"
+    done
 }
 
 # control_of VERSIONS: prints the control file of packages for these versions.
