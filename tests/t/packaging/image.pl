@@ -29,16 +29,18 @@ my %copied = $containerfile =~ /^COPY (\w+) \/(\w+)$/mg;
 is_deeply(\%copied, { map { $_ => $_ } map { m{^/(\w+)/} } @files }, 'Containerfile.volume copies all of them to the root');
 
 # PostgreSQL finds its own files relative to its programs, so a copy without the
-# extension is an installation without it.
+# extension is an installation without it. Packages have programs and other files in two folders.
 my $folder = PostgreSQL::Test::Utils::tempdir();
-my ($bin) = map { chomp; $_ } `pg_config --bindir`;
+my ($bin, $share) = map { `pg_config --$_` =~ /(.*)/ } 'bindir', 'sharedir';
+my ($both) = "$bin\n$share" =~ m{^(.*)/.*\n\1/};
 my $installed = "$folder/installed";
-system_or_bail('cp', '-R', $bin =~ s{/bin$}{}r, $installed);
+system_or_bail('cp', '-R', $both, $installed);
 my @removed;
 find(sub { push @removed, $File::Find::name if /^snowflake_id(_convert)?[.-]/ }, $installed);
 is(join(' ', sort map { basename($_) } @removed), join(' ', sort map { basename($_) } grep { !/LICENSE/ } @files),
 	'the installation has the same files');
 unlink(@removed) == @removed or die "not removed: @removed";
+$installed .= substr($bin =~ s{/bin$}{}r, length $both);
 # The folder where the image is mounted.
 my $mount = "$folder/extensions/snowflake_id";
 mkdir "$folder/extensions";
