@@ -13,7 +13,7 @@
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make installcheck          the regression tests, on that server, while it runs
 # make vendor   brings the crates to vendor/, for builds without a network
-# make packages   Debian packages for PostgreSQL 15 to 18; VERSIONS="15 17"
+# make packages   Debian packages for PostgreSQL 15 to 18; VERSIONS="15 17", or 19
 # make dist     the archive for PGXN, of the last commit
 # make sbom     the crates that are in the library, in CycloneDX's format
 # make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18 or PG=19
