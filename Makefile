@@ -13,7 +13,7 @@
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make installcheck          the regression tests, on that server, while it runs
 # make vendor   brings the crates to vendor/, for builds without a network
-# make packages   Debian packages for PostgreSQL 15 to 18; VERSIONS="15 17"
+# make packages   Debian packages for PostgreSQL 15 to 18; VERSIONS="15 17", or 19
 # make source   the source package of Debian, of the last commit, with all crates
 # make rpm      the RPM package for PostgreSQL 15 or PG=18, and its source package
 # make dist     the archive for PGXN, of the last commit

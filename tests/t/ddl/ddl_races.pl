@@ -55,7 +55,7 @@ for my $way (
 {
 	my ($code, $text) = error_of($node, $way->[0]);
 	is($code, '55000', "another epoch that is not committed: no IDs $way->[1]");
-	like($text, qr/another layout in this transaction/, 'with the reason');
+	like($text, qr/a different layout in this transaction/, 'with the reason');
 }
 my $after = sql(q{SELECT snowflake_nextval('h')});
 cmp_ok($after, '>', $before, 'rolled back');

@@ -76,7 +76,7 @@ sub claims
 {
 	my ($node, $id, $other) = @_;
 	my ($there, $port) = ($other->data_dir, $other->port);
-	return in_log($node, qr/WARNING:  snowflake_id: another server claims worker ID $id\n.*DETAIL:  The registry refuses it to the server on host "[^"]+"[^\n]*, port $port, data directory "\Q$there\E", at least since \d{4}-[^\n]*\n.*HINT:  Set another "snowflake_id\.worker_id" on that server/);
+	return in_log($node, qr/WARNING:  snowflake_id: another server claims worker ID $id\n.*DETAIL:  The registry refuses it to the server on host "[^"]+"[^\n]*, port $port, data directory "\Q$there\E", at least since \d{4}-[^\n]*\n.*HINT:  Set a different "snowflake_id\.worker_id" on that server/);
 }
 
 # Sets a setting, and reloads.
