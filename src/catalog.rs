@@ -45,13 +45,13 @@ pub fn is_there(oid: pg_sys::Oid) -> bool {
 /// The kind of a relation, as pg_class has it; 0 if there is none.
 pub fn kind(oid: pg_sys::Oid) -> u8 {
     // SAFETY: looks up the catalogs.
-    unsafe { pg_sys::get_rel_relkind(oid) }.cast_unsigned()
+    compat::byte(unsafe { pg_sys::get_rel_relkind(oid) })
 }
 
 /// Whether a relation is permanent, unlogged or temporary, as pg_class has it.
 pub fn persistence(oid: pg_sys::Oid) -> u8 {
     // SAFETY: looks up the catalogs.
-    unsafe { pg_sys::get_rel_persistence(oid) }.cast_unsigned()
+    compat::byte(unsafe { pg_sys::get_rel_persistence(oid) })
 }
 
 /// The current file of a locked relation.

@@ -1,7 +1,7 @@
 //! What differs between PostgreSQL versions, and the few declarations that
 //! pgrx does not bind.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 use pgrx::{PgList, pg_sys};
 
@@ -29,6 +29,16 @@ pub fn process_index() -> usize {
     // SAFETY: a variable of this process.
     let index = unsafe { pg_sys::MyProcNumber };
     usize::try_from(index).unwrap_or(usize::MAX)
+}
+
+/// A `char` of C as a byte. It has a sign on some processors, and none on others.
+pub const fn byte(character: c_char) -> u8 {
+    u8::from_ne_bytes(character.to_ne_bytes())
+}
+
+/// A byte as a `char` of C.
+pub const fn character(byte: u8) -> c_char {
+    c_char::from_ne_bytes([byte])
 }
 
 /// The number of a cache of the catalogs; pgrx has it as unsigned until 18.

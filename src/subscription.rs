@@ -40,7 +40,7 @@ pub unsafe fn leave_generators_out(name: *const c_char) {
             if !session::is_generator(relation) {
                 continue;
             }
-            let ready = pg_sys::SUBREL_STATE_READY.cast_signed();
+            let ready = compat::character(pg_sys::SUBREL_STATE_READY);
             pg_sys::UpdateSubscriptionRelState(subscription, relation, ready, 0, false);
             left_out.push(catalog::relation_name(relation));
         }
@@ -75,7 +75,7 @@ pub fn check_not_listed(relation: pg_sys::Oid) -> Result<(), Error> {
             pg_sys::LockSharedObject(pg_sys::SubscriptionRelationId, subscription, 0, lock);
             let state = pg_sys::GetSubscriptionRelState(subscription, relation, &mut 0);
             // Without a row, the state is unknown.
-            if state == pg_sys::SUBREL_STATE_INIT.cast_signed() {
+            if compat::byte(state) == pg_sys::SUBREL_STATE_INIT {
                 let name = pg_sys::get_subscription_name(subscription, false);
                 let name = encoding::from_server(CStr::from_ptr(name));
                 return Err(error::to_be_synchronized(

@@ -204,7 +204,7 @@ fn names(array: pg_sys::Datum) -> *mut pg_sys::List {
             pg_sys::NAMEOID,
             length,
             false,
-            pg_sys::TYPALIGN_CHAR.cast_signed(),
+            compat::character(pg_sys::TYPALIGN_CHAR),
             &raw mut values,
             &raw mut nulls,
             &raw mut count,

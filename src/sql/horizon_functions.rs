@@ -126,7 +126,7 @@ unsafe fn lists_a_table(query: &pg_sys::Query) -> bool {
             let entry = &*cell.ptr_value.cast::<pg_sys::RangeTblEntry>();
             let is_target = is_insert && index + 1 == target;
             // A view stands beside the query that took its place.
-            let is_view = entry.relkind.cast_unsigned() == pg_sys::RELKIND_VIEW;
+            let is_view = compat::byte(entry.relkind) == pg_sys::RELKIND_VIEW;
             entry.rtekind == pg_sys::RTEKind::RTE_RELATION && !is_target && !is_view
         })
     }
