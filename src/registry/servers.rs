@@ -34,7 +34,7 @@ pub fn horizon() -> Result<UnixMillis, Error> {
 pub fn drop_server(name: &str) -> Result<(), Error> {
     let registry = Registry::alone(c"snowflake_drop_server()")?;
     let (mut state, input) = registry.state()?;
-    let servers = registry.servers()?;
+    let servers = registry.servers(name)?;
     let dropped = cluster_horizon::drop_server(&mut state, &servers, name, &input);
     let server = dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))?;
     let changes = Changes {

@@ -117,6 +117,15 @@ like($horizon, qr/^\d+$/, 'all have reported: there is one');
 joins($joined[3]);
 is(horizon(), $horizon, 'when a fourth one joins, it stays where it is');
 
+# There are more servers than can be read at once, and one of them is dropped.
+$node->safe_psql('joined', q{
+	INSERT INTO _snowflake.servers (identity, server) SELECT 'copy ' || i, s.server || jsonb_build_object('until', 0, 'nonce', rpad(lpad(to_hex(i), 16, '0'), 32, '0'),
+		'holder', s.server -> 'holder' || jsonb_build_object('host', repeat('h', 255), 'data_directory', repeat('d', 1023)))
+	FROM (SELECT server FROM _snowflake.servers WHERE NOT is_silent LIMIT 1) AS s, generate_series(1, 10000) AS i});
+$node->safe_psql('joined', q{SELECT snowflake_drop_server('0000000000000abc')});
+is($node->safe_psql('joined', q{SELECT string_agg(server ->> 'nonce', ' ') FROM _snowflake.servers WHERE NOT counts}), '0000000000000abc' . '0' x 16, 'it is dropped, and no other');
+is(horizon(), $horizon, 'and the horizon stays where it is');
+
 # A lease that would last longer than a lease is cut, whoever renews.
 my $worker = $servers[0]{grant}{worker};
 $node->safe_psql('postgres', "UPDATE _snowflake.leases SET lease = jsonb_set(lease, '{leased_until}', to_jsonb(leased_until + 3600000)) WHERE worker_id = $worker");

@@ -448,7 +448,8 @@ pub enum DropServerError {
 }
 
 /// Drops a server that is lost: it no longer counts, and its token ends. `name` is what
-/// [`Server::name`] shows, so one that was started since has another one. Returns what is to be
+/// [`Server::name`] shows, so one that was started since has another one. `servers` are all, or
+/// at least that one and those that decide what [`Reports::of`] returns. Returns what is to be
 /// stored of the server.
 ///
 /// # Errors
