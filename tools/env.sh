@@ -244,8 +244,10 @@ build_from_source() {
 install_packages() (
     # Installing PostgreSQL on Debian would start a cluster of its own.
     conf=/etc/postgresql-common/createcluster.d/no-main-cluster.conf
-    # Another run may be installing.
-    exec {packages}> /run/lock/snowflake_id.packages
+    # Another run may be installing. In a folder that only root can write to: elsewhere,
+    # the file could be somebody's link to another one.
+    mkdir -p /var/cache/snowflake_id
+    exec {packages}> /var/cache/snowflake_id/packages.lock
     flock "$packages"
     log=$(mktemp)
     mkdir -p "${conf%/*}"
