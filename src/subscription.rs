@@ -12,7 +12,13 @@
 //! For the same reason a plain sequence that is on the list gets no label: the worker may have
 //! read the list already, and would overwrite the mark. Whichever comes first, the label or the
 //! list, the other one sees it: commands that put a sequence on a list lock it until they commit,
-//! and REFRESH SEQUENCES, which does not, locks its subscription.
+//! and REFRESH SEQUENCES, which does not, locks its subscription. A label and a REFRESH PUBLICATION
+//! of the same sequence may wait for each other: PostgreSQL ends one of them.
+//!
+//! One case is left. A worker has read the list and asks the publisher; the sequence leaves the
+//! publication, REFRESH PUBLICATION takes it off the list, and it gets a label before the worker comes
+//! to it. The worker then overwrites the mark, if the sequence of the publisher has the limits of
+//! a generator.
 
 use std::ffi::{CStr, c_char};
 

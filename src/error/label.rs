@@ -67,7 +67,8 @@ pub fn to_be_synchronized(sequence: &str, subscription: &str) -> Error {
         ))
         .hint(
             "Wait until the subscription has synchronized its sequences, which it does while it \
-             is enabled.",
+             is enabled. If it cannot, drop the sequence from the publication, and refresh the \
+             subscription.",
         )
 }
 

@@ -93,6 +93,8 @@ impl Watermarks {
     fn look(&mut self, names: Vec<String>) {
         let found = in_transaction(|| report::look_up(&names));
         let is_wanted = |database: &pg_sys::Oid| found.contains(&Some(*database));
+        self.rests
+            .retain(|database, _| is_wanted(&pg_sys::Oid::from(*database)));
         STARTED.with_borrow_mut(|started| {
             started.retain_mut(|it| {
                 let runs = !matches!(it.worker.pid(), Err(BackgroundWorkerStatus::Stopped));
