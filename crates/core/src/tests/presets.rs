@@ -716,7 +716,7 @@ fn the_page_of_presets_is_right() {
     names.dedup();
     assert_eq!(names, presets::ALL.map(|preset| preset.name));
     assert!(now.contains("except `mastodon`."));
-    assert!(now.contains("up to the 15 ms of the preset"));
+    assert!(page.contains("calls wait for up to 15 ms (`max_wait`)"));
     let one = label_with_epoch("worker_queue").generator().policy;
     assert_eq!(one.max_wait, Millis::new(15));
     // All other labels in the page are understood.
