@@ -450,11 +450,9 @@ SKIP:
 
 # A standby decodes the same.
 consume_all($node, qw(text binary streaming two_phase middle));
-if ($node->pg_version >= 16)
-{
-	$node->wait_for_catchup($standby);
-	consume_all($standby, 'standby');
-}
+# Also so that the last part of its WAL, which is read below, is that of the load below.
+$node->wait_for_catchup($standby);
+consume_all($standby, 'standby') if $node->pg_version >= 16;
 
 # The standby is promoted under load, with a part of the WAL. It issues nothing below the
 # watermarks that it has.
