@@ -25,7 +25,8 @@ my $example = "$FindBin::RealBin/../../../examples/watermark_consumer.py";
 
 my $node = new_node('main', 7, allows_streaming => 'logical');
 $node->append_conf('postgresql.conf', "max_connections = 100\nmax_prepared_transactions = 60\nmax_wal_senders = 10\nmax_replication_slots = 10
-max_worker_processes = 12\nlog_statement = none\nsnowflake_id.watermark_interval = '${interval} s'\nlogical_decoding_work_mem = '1 MB'\nrestart_after_crash = on");
+max_worker_processes = 12\nlog_statement = none\nsnowflake_id.watermark_interval = '${interval} s'\nlogical_decoding_work_mem = '1 MB'\nrestart_after_crash = on
+wal_keep_size = '256 MB'");
 $node->start;
 $node->safe_psql('postgres', <<'END');
 CREATE EXTENSION snowflake_id;
@@ -450,12 +451,11 @@ SKIP:
 
 # A standby decodes the same.
 consume_all($node, qw(text binary streaming two_phase middle));
-# Also so that the last part of its WAL, which is read below, is that of the load below.
 $node->wait_for_catchup($standby);
 consume_all($standby, 'standby') if $node->pg_version >= 16;
 
-# The standby is promoted under load, with a part of the WAL. It issues nothing below the
-# watermarks that it has.
+# The standby is promoted under load, with a part of the WAL, of which it keeps the last 256 MB. It
+# issues nothing below the watermarks that it has.
 my $pgbench = load($node, 10);
 sleep 2;
 $node->stop('immediate');
