@@ -56,8 +56,8 @@ AS $$
       AND l.objoid = generator AND l.objsubid = 0
 $$;
 
--- The relation with this name; null if there is none. PostgreSQL takes a time that grows with the
--- square of the length of a name, and cannot be cancelled meanwhile.
+-- The relation with this name; null if there is none. A name that is longer than any is not looked
+-- up: PostgreSQL takes a time that grows with the square of its length, and cannot be cancelled.
 CREATE FUNCTION _snowflake.find_relation(name text) RETURNS regclass
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -118,7 +118,8 @@ pub enum Purpose {
     Issue,
     /// To move the cursor, and take none.
     Advance,
-    /// The same, by a process that serves other generators as well: it waits for no registry.
+    /// To move the cursor for a watermark: its process serves other generators too, and waits for no
+    /// registry.
     Watermark,
 }
 
