@@ -178,9 +178,9 @@ pub fn value(statement: &str, values: &[&str]) -> Result<Option<String>, Error> 
 /// Runs such a statement as `user`, and returns the first row. Only [`super::guard`] may:
 /// `user` is the owner of the tables that the statement names.
 ///
-/// The session parses the statement once, and plans it as often as PostgreSQL's cache of
-/// plans finds it worth. That cache looks the names up again when an object that the plan uses
-/// has changed, so a plan outlives the extension, and is that of the next one.
+/// The session parses and plans the statement once, whatever the values: planning takes longer
+/// than running. PostgreSQL's cache of plans plans it again, by name, when an object that the plan
+/// uses has changed, so a plan outlives the extension, and is that of the next one.
 pub fn row_as(
     user: pg_sys::Oid,
     statement: &'static str,
@@ -217,7 +217,8 @@ unsafe fn keep_plan(
     // SAFETY: as the caller guarantees; the statement is NUL-terminated, and there are as many
     // types as are counted.
     let plan = unsafe {
-        let plan = pg_sys::SPI_prepare(sql, count, types.as_mut_ptr());
+        let generic = pg_sys::CURSOR_OPT_GENERIC_PLAN.cast_signed();
+        let plan = pg_sys::SPI_prepare_cursor(sql, count, types.as_mut_ptr(), generic);
         if plan.is_null() {
             return Err(error::spi(pg_sys::SPI_result));
         }

@@ -11,7 +11,7 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::libpq::wait::{Stop, Thread, Waiter};
 use crate::libpq::{Connection, Conninfo, LibpqError, hosts};
@@ -75,11 +75,17 @@ macro_rules! if_ours {
         )
     };
 }
-/// Calls the registry with the name of the pool and the request. See [`if_ours`].
-const LEASE: &str = if_ours!(
-    "lease",
-    "pg_catalog.text,pg_catalog.jsonb",
-    "a.pool, a.request"
+/// Calls the registry with the name of the pool and the request. See [`if_ours`]. A connection
+/// prepares it: to plan it anew takes the registry longer than to answer. PostgreSQL parses it
+/// again when a function or a table of it has changed, so what [`if_ours`] says holds then, too.
+const LEASE: &str = "snowflake_lease";
+const PREPARE_LEASE: &str = concat!(
+    "PREPARE snowflake_lease AS ",
+    if_ours!(
+        "lease",
+        "pg_catalog.text,pg_catalog.jsonb",
+        "a.pool, a.request"
+    )
 );
 
 /// Reads what the registry has stored; the parameters are of no use. See [`if_ours`].
@@ -305,6 +311,8 @@ impl PostgresRegistry {
 /// A connection that is set up, and where it leads.
 struct There {
     connection: Connection,
+    /// [`LEASE`] is prepared.
+    is_prepared: bool,
     /// When the postmaster started.
     started: Option<i64>,
     database: String,
@@ -317,8 +325,11 @@ impl There {
         until: Instant,
         waiter: &mut dyn Waiter,
     ) -> Result<Self, PostgresError> {
-        let left = until.saturating_duration_since(Instant::now());
-        Self::set_up(Connection::open(server, left, waiter)?, until, waiter)
+        Self::set_up(
+            Connection::open(server, left(until), waiter)?,
+            until,
+            waiter,
+        )
     }
 
     /// Connects to one host, in its share of the time; or else names it.
@@ -347,14 +358,14 @@ impl There {
         until: Instant,
         waiter: &mut dyn Waiter,
     ) -> Result<Self, PostgresError> {
-        let left = until.saturating_duration_since(Instant::now());
-        let rows = connection.query(SET_UP, &[], left, waiter)?;
+        let rows = connection.query(SET_UP, &[], left(until), waiter)?;
         rows.first_value().ok_or(PostgresError::NoExtension)?;
         let row = rows.rows.first();
         let started = row.and_then(|row| row.get(1)?.as_deref()?.parse().ok());
         let database = row.and_then(|row| row.last()?.clone());
         Ok(Self {
             connection,
+            is_prepared: false,
             started,
             database: database.unwrap_or_default(),
         })
@@ -367,32 +378,27 @@ impl There {
         until: Instant,
         waiter: &mut dyn Waiter,
     ) -> Result<Reply, PostgresError> {
+        if !self.is_prepared {
+            self.connection
+                .query(PREPARE_LEASE, &[], left(until), waiter)?;
+            self.is_prepared = true;
+        }
         let request = wire::encode(request);
-        let text = self.call(LEASE, [pool, &request], until, waiter)?;
-        let text = text.ok_or(PostgresError::ForeignFunction)?;
+        let parameters = [Some(pool), Some(&*request)];
+        let rows = self
+            .connection
+            .execute(LEASE, &parameters, left(until), waiter)?;
+        let text = rows.first_value().ok_or(PostgresError::ForeignFunction)?;
         // The wait for a synchronous standby was ended: the reply could be lost.
         if self.connection.has_warned() {
             return Err(PostgresError::NotDurable);
         }
-        wire::decode(&text).map_err(PostgresError::Unreadable)
+        wire::decode(text).map_err(PostgresError::Unreadable)
     }
+}
 
-    /// What a function of the registry returns; `None` if it returns nothing, or is not the
-    /// extension's.
-    fn call(
-        &mut self,
-        statement: &str,
-        parameters: [&str; 2],
-        until: Instant,
-        waiter: &mut dyn Waiter,
-    ) -> Result<Option<String>, LibpqError> {
-        let left = until.saturating_duration_since(Instant::now());
-        let parameters = parameters.map(Some);
-        let rows = self
-            .connection
-            .query(statement, &parameters, left, waiter)?;
-        Ok(rows.first_value().map(str::to_string))
-    }
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// Whether a conninfo or a URL leads to this database of the server whose postmaster started at
@@ -444,5 +450,9 @@ fn read_host(
     waiter: &mut dyn Waiter,
 ) -> Result<Option<String>, PostgresError> {
     let mut there = There::of(host, until, waiter)?;
-    Ok(there.call(READ, ["", "{}"], until, waiter)?)
+    let parameters = [Some(""), Some("{}")];
+    let rows = there
+        .connection
+        .query(READ, &parameters, left(until), waiter)?;
+    Ok(rows.first_value().map(str::to_string))
 }
