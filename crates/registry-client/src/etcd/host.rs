@@ -9,12 +9,21 @@
 //! | `/renewals/NAMESPACE/ID` | [`Renewal`]: what the latest renewal has changed of row and server | when the row is written |
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
 //! | `/servers/IDENTITY` | [`StoredServer`] | when the server no longer counts |
+//! | `/turn` | nothing | when whoever has put it is done, or with its lease of etcd |
 //! | `/reached/SYSTEM` | an instant that servers with this system identifier have reached under a worker ID that others have now | when a later one is written and it has passed |
 //!
 //! Each transaction compares the state: what writes it excludes all that was answered at the same
 //! time. Grants do; renewals do not, and each compares its own row: see [`etcd`]. What finds
 //! something changed begins anew. All reads are linearizable. A transaction whose outcome is not
 //! known is made again at the next member: the core gives the same answer to the same request.
+//!
+//! # One reads all at a time
+//!
+//! What is no renewal reads all rows, and changes the state. Of many that do so at the same time all
+//! but one would read in vain, again and again. So each puts the key `/turn` before it reads, and waits
+//! while there is one. No answer depends on that: the key only spares work, and a lease of a few
+//! seconds ends it if the server that has put it is gone. There is none without a registry, since an
+//! empty prefix means something.
 //!
 //! # The lease of etcd comes before the bound
 //!
@@ -50,7 +59,10 @@ use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerK
 /// begin anew, and each time for a part of twice as much. All but one of many that read at the same
 /// time have read in vain.
 const PAUSE_MAX: u64 = 16;
-const DOUBLED_MAX: u32 = 5;
+const DOUBLED_MAX: u32 = 6;
+
+/// How long a turn lasts, in seconds, if its server is gone: longer than it waits for one answer.
+const TURN: u64 = 6;
 
 /// How large the database of etcd may be, if it is not told otherwise. From half of it on, there is
 /// a warning. Etcd before version 3.6 does not tell its quota.
@@ -191,6 +203,14 @@ impl EtcdChange {
         self.success
             .push(json!({ "request_delete_range": { "key": encoded(key) } }));
     }
+
+    fn body(&self) -> Value {
+        json!({ "compare": self.compare, "success": self.success })
+    }
+}
+
+fn has_succeeded(body: &Value) -> bool {
+    body.get("succeeded") == Some(&Value::Bool(true))
 }
 
 pub struct EtcdRegistry {
@@ -199,6 +219,9 @@ pub struct EtcdRegistry {
     namespace: Option<(String, String)>,
     /// A lease of etcd that no key has, and its time to live in seconds.
     spare: Option<(u64, u64)>,
+    /// The lease of etcd with which this server has put the turn, or would put it.
+    turn: Option<u64>,
+    has_turn: bool,
     /// Why the member that has answered last takes no writes, or soon will not: see [`grown`].
     pub grown: String,
 }
@@ -209,6 +232,8 @@ impl EtcdRegistry {
             gateway: Gateway::new(url),
             namespace: None,
             spare: None,
+            turn: None,
+            has_turn: false,
             grown: String::new(),
         }
     }
@@ -222,7 +247,7 @@ impl EtcdRegistry {
         request: &Request,
         until: Instant,
     ) -> Result<Reply, EtcdError> {
-        self.try_members(until, |host, until| {
+        let done = self.try_members(until, |host, until| {
             match host.attempt(pool, request, until) {
                 Err(AttemptError::Ended(EtcdError::NoPool)) => {
                     host.make_first(pool, request.memory.is_some(), until)?;
@@ -230,7 +255,53 @@ impl EtcdRegistry {
                 }
                 done => done,
             }
-        })
+        });
+        if std::mem::take(&mut self.has_turn) {
+            let mut change = EtcdChange::default();
+            change.delete(&self.key("/turn"));
+            // If nobody answers, its lease ends it.
+            let _ = self.gateway.call("/v3/kv/txn", &change.body(), until);
+        }
+        done
+    }
+
+    /// Takes the turn, or finds that somebody has it: see the head of the file.
+    fn take_turn(&mut self, until: Instant) -> Result<(), AttemptError> {
+        if self.has_turn {
+            return Ok(());
+        }
+        let lease = match self.turn {
+            Some(lease) => lease,
+            None => self.new_lease(TURN, until)?,
+        };
+        self.turn = Some(lease);
+        let key = self.key("/turn");
+        let mut change = EtcdChange::default();
+        change.compare.push(json!({
+            "key": encoded(&self.key("/state")), "target": "CREATE", "result": "GREATER", "create_revision": "0",
+        }));
+        change.compare.push(json!({
+            "key": encoded(&key), "target": "CREATE", "result": "EQUAL", "create_revision": "0",
+        }));
+        change.put(&key, "", lease);
+        let mut body = change.body();
+        body["failure"] = json!([{ "request_range": { "key": encoded(&key) } }]);
+        let answer = match self.gateway.call("/v3/kv/txn", &body, until) {
+            Ok(answer) => answer.body,
+            Err(GatewayError::Refused {
+                code: NOT_FOUND, ..
+            }) => {
+                self.turn = None;
+                return Err(AttemptError::Again);
+            }
+            Err(failure) => return Err(failure.into()),
+        };
+        self.has_turn = has_succeeded(&answer);
+        let found = answer.pointer("/responses/0/response_range/kvs");
+        match found {
+            Some(_) if !self.has_turn => Err(AttemptError::Again),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the registry if the prefix has no key; fails if it has, without this pool, or if the
@@ -599,6 +670,9 @@ impl EtcdRegistry {
         let identity = request.asker.identity;
         let mut own = only_row(&request.ask).map(|worker| (worker, identity));
         let (read, outcome) = loop {
+            if own.is_none() {
+                self.take_turn(until)?;
+            }
             let read = self.read_pool(pool, own, until)?;
             request.asker.address = self.gateway.address();
             let input = &read.reading.etcd_input;
@@ -896,9 +970,14 @@ impl EtcdRegistry {
         if let Some(stored) = stored {
             change.put(&key, &wire::encode(stored), 0);
         }
-        let body = json!({ "compare": change.compare, "success": change.success });
-        match self.gateway.call("/v3/kv/txn", &body, until) {
-            Ok(answer) if answer.body.get("succeeded") == Some(&Value::Bool(true)) => Ok(()),
+        if self.has_turn {
+            change.delete(&self.key("/turn"));
+        }
+        match self.gateway.call("/v3/kv/txn", &change.body(), until) {
+            Ok(answer) if has_succeeded(&answer.body) => {
+                self.has_turn = false;
+                Ok(())
+            }
             Ok(_) => Err(AttemptError::Again),
             // The lease has ended before it had its key.
             Err(GatewayError::Refused {
@@ -936,14 +1015,18 @@ impl EtcdRegistry {
             self.spare = Some((lease, of));
             return Ok(lease);
         }
-        let body = json!({ "TTL": seconds.to_string() });
-        let answer = self.gateway.call("/v3/lease/grant", &body, until)?;
-        let lease = answer.body.get("ID").map_or(0, number);
-        if lease == 0 {
-            return Err(AttemptError::Away("etcd has granted no lease".to_string()));
-        }
+        let lease = self.new_lease(seconds, until)?;
         self.spare = Some((lease, seconds));
         Ok(lease)
+    }
+
+    fn new_lease(&mut self, seconds: u64, until: Instant) -> Result<u64, AttemptError> {
+        let body = json!({ "TTL": seconds.to_string() });
+        let answer = self.gateway.call("/v3/lease/grant", &body, until)?;
+        match answer.body.get("ID").map_or(0, number) {
+            0 => Err(AttemptError::Away("etcd has granted no lease".to_string())),
+            lease => Ok(lease),
+        }
     }
 }
 
