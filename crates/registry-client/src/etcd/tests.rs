@@ -134,6 +134,8 @@ struct Server {
     off: Millis,
     memory: Option<Memory>,
     grant: Option<Grant>,
+    /// How long it waits for an answer.
+    wait: Duration,
 }
 
 impl Server {
@@ -160,6 +162,7 @@ impl Server {
             off: Millis::ZERO,
             memory: None,
             grant: None,
+            wait: Duration::from_secs(10),
         }
     }
 
@@ -173,7 +176,9 @@ impl Server {
             memory: self.memory,
             ask,
         };
-        let reply = self.host.ask("default", &request, soon())?;
+        let reply = self
+            .host
+            .ask("default", &request, Instant::now() + self.wait)?;
         self.memory = Some(reply.memory);
         Ok(reply.answer)
     }
@@ -308,6 +313,48 @@ fn a_renewal_writes_one_small_key() {
     let all = server.host.read_all(soon()).unwrap();
     assert_eq!(all["workers"][0]["row"]["bound"], row["bound"]);
     assert!(all["servers"][0]["horizon"].is_number());
+}
+
+/// What is no renewal waits for its turn, and leaves none behind; a turn ends with its lease.
+#[test]
+fn one_reads_all_at_a_time() {
+    let Some(etcd) = Etcd::start("turn") else {
+        return;
+    };
+    make_registry(&etcd);
+    let has_turn = || keys(&etcd).contains_key("/snowflake_id/turn");
+    let put = |lease: &Value| {
+        let (key, value) = (encoded("/snowflake_id/turn"), encoded("somebody"));
+        let turn = json!({ "key": key, "value": value, "lease": lease });
+        etcd.call("/v3/kv/put", &turn);
+    };
+    let mut server = granted(&etcd, 1);
+    assert!(!has_turn());
+    put(&json!("0"));
+    assert!(server.renew());
+    let before = keys(&etcd);
+    let mut next = Server::new(&etcd, 2);
+    next.wait = Duration::from_millis(500);
+    let answer = next.acquire();
+    assert!(
+        matches!(answer, Err(EtcdError::Unreachable(_) | EtcdError::Late(_))),
+        "{answer:?}"
+    );
+    assert_eq!(keys(&etcd), before);
+    let lease = etcd.call("/v3/lease/grant", &json!({ "TTL": "2" }));
+    put(&lease["ID"]);
+    next.wait = Duration::from_secs(10);
+    assert!(matches!(next.acquire(), Ok(Answer::Granted(_))));
+    assert!(!has_turn());
+    // Nor does one that changes nothing leave its turn.
+    let before = keys(&etcd);
+    let answer = Server::new(&etcd, 3).ask(Ask::Acquire {
+        fixed: WorkerId::new(2000),
+        last: None,
+        latest: None,
+    });
+    let refused = refused(answer.unwrap());
+    assert_eq!(keys(&etcd), before, "{refused:?}");
 }
 
 /// Renewals of different servers do not exclude each other, and grants go between them.
