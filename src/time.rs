@@ -24,6 +24,11 @@ pub fn unix_millis(timestamptz: i64) -> UnixMillis {
     POSTGRES_EPOCH.plus(Millis::new(timestamptz.div_euclid(1000)))
 }
 
+/// The microseconds of a finite `timestamptz` after [`unix_millis`].
+pub fn micros_within(timestamptz: i64) -> u64 {
+    timestamptz.rem_euclid(1000).cast_unsigned()
+}
+
 /// A finite `timestamptz` in microseconds since 1970.
 pub fn unix_micros(timestamptz: i64) -> i64 {
     timestamptz.saturating_add(POSTGRES_EPOCH.get().saturating_mul(1000))
@@ -47,6 +52,15 @@ pub fn display(at: UnixMillis) -> String {
 pub fn to_datum(at: UnixMillis) -> TimestampWithTimeZone {
     TimestampWithTimeZone::try_from(timestamptz(at))
         .unwrap_or_else(|_| TimestampWithTimeZone::positive_infinity())
+}
+
+/// An instant that lies so many microseconds after `at`.
+pub fn to_datum_after(at: UnixMillis, micros: u64) -> TimestampWithTimeZone {
+    match timestamptz(at) {
+        END => to_datum(at),
+        at => TimestampWithTimeZone::try_from(at.saturating_add_unsigned(micros))
+            .unwrap_or_else(|_| TimestampWithTimeZone::positive_infinity()),
+    }
 }
 
 pub fn interval(lasts: Millis) -> Interval {

@@ -22,7 +22,7 @@ c_function!(snowflake_advance_past_id, |call| advance(call, |label| {
 // `snowflake_advance(generator, start) -> timestamptz`.
 c_function!(snowflake_advance_to, |call| advance(call, |label| {
     let at = call.instant(1)?;
-    let _ = label.layout().tick_at(at)?;
+    let _ = label.layout().tick_at(at, 0)?;
     Ok(at)
 }));
 

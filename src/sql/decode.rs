@@ -34,9 +34,12 @@ fn decode(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
     let named: serde_json::Map<_, _> = named.map(|(name, it)| (name.into(), it.into())).collect();
     let clock = i32::try_from(fields.clock).ok();
     Ok(call.row(columns![
-        time::to_datum(layout.instant_of(fields.tick)),
+        time::to_datum_after(
+            layout.instant_of(fields.tick),
+            layout.micros_of(fields.tick)
+        ),
         layout.has_worker().then_some(fields.worker.cast_signed()),
-        fields.sequence.cast_signed(),
+        (layout.sequence_bits() > 0).then_some(fields.sequence.cast_signed()),
         clock.filter(|_| layout.clock_bits() > 0),
         JsonB(named.into()),
     ]))
@@ -80,13 +83,14 @@ fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutE
             let (_, greatest) = layout.range_of(layout.last_tick())?;
             Ok((greatest, greatest))
         }
-        _ => layout.range_of(layout.tick_at(time::unix_millis(at))?),
+        _ => layout.range_of(layout.tick_at(time::unix_millis(at), time::micros_within(at))?),
     }
 }
 
 /// The tick that holds the first argument, a timestamptz.
 fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
-    Ok(layout.tick_at(call.instant(0)?)?)
+    let micros = time::micros_within(call.number(0));
+    Ok(layout.tick_at(call.instant(0)?, micros)?)
 }
 
 /// `snowflake_encode(created_at, worker_id, sequence [, generator])`,

@@ -14,9 +14,9 @@
 use std::cmp::Ordering;
 use std::iter::once;
 
-use super::duration::{as_set, instant_text, rounded};
+use super::duration::{instant_text, rounded};
 use super::id::{SnowflakeId, UnixMillis};
-use super::label::{Decoded, Field, Label};
+use super::label::{Decoded, Field, Label, tick_text};
 use super::layout::{FieldRole, LayoutError, OrderError::NegativeFrom};
 
 /// The most columns of a line; only a longer title exceeds them.
@@ -179,7 +179,7 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
         let (worker, names) = (decoded.fields.worker, workers.join(", "));
         line("worker ID", format!("{worker} of {names}"));
     }
-    let tick = as_set(layout.tick());
+    let tick = tick_text(layout);
     let epoch = instant_text(layout.epoch());
     line("epoch", format!("{epoch}, ticks of {tick}"));
     // The last tick is never issued.
@@ -675,7 +675,7 @@ ID 175928847299117063 of generator orders_ids
             prop::sample::select(vec!["time", "time_reversed", "time_by_mode"]),
             prop_oneof![3 => 1..=45u32, 1 => 46..=63u32],
         );
-        let tick = prop::sample::select(vec!["1 ms", "17 ms", "10 s"]);
+        let tick = prop::sample::select(vec!["10 us", "1 ms", "17 ms", "10 s"]);
         (
             time,
             1..=31u32,

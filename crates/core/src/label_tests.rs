@@ -44,6 +44,8 @@ const SECONDS: &str =
     "If it is in seconds, append 000. A year is written as '2025-01-01 00:00:00+00'.";
 const OFFSET: &str = "Without one, it would differ from server to server. An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 const TICK: &str = "It can be 1 ms to 10 s, as a whole number of ms, s, min, h or d.";
+const MICROS: &str =
+    "A number of us can be 1 to 500, and must divide 1000. From 1 ms on, give ms or s.";
 const ROLLBACK: &str = "It can be continue, wait, error, next_clock or next_worker.";
 const ROOM: &str = "The mark keeps which clocks have been used, and has no room for more.";
 const TWICE: &str =
@@ -53,7 +55,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// The text with a mark at the error, the problem, and what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 168] = [
+const ERRORS: [(&str, &str, &str); 172] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -135,7 +137,6 @@ const ERRORS: [(&str, &str, &str); 168] = [
     ("layout='‸time:41 time_reversed:5 sequence:12' epoch=0", r#"field "time" is one of two of its kind"#, "A layout has one time, one sequence and at most one clock."),
     ("layout='time:41 a:2=‸4 sequence:12' epoch=0", r#"value 4 of field "a" is out of range"#, "The field holds 0 to 3."),
     ("layout='‸worker:10 sequence:12' epoch=0", "the layout has no time field", "Add one, such as time:41."),
-    ("layout='‸time:41 worker:10' epoch=0", "the layout has no sequence field", "Add one, such as sequence:12."),
     ("layout='‸time_by_mode:41 sequence:12' epoch=0", r#"the layout has "time_by_mode", but no field "mode""#, "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain."),
     ("layout='‸time:41 a:20 sequence:12' epoch=0", "the fields have 73 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
     ("layout='‸time:63 sequence:2' epoch=0", "the fields have 65 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
@@ -177,7 +178,12 @@ const ERRORS: [(&str, &str, &str); 168] = [
     ("preset=discord tick=‸-1", r#""-1" is not a duration"#, TICK),
     ("preset=discord tick=‸10", r#"duration "10" has no unit"#, TICK),
     ("preset=discord tick='‸1.5 s'", r#""1.5 s" is not a duration"#, TICK),
-    ("preset=discord tick='‸10 us'", r#"duration "10 us" has an unknown unit"#, TICK),
+    ("preset=discord tick='‸3 us'", r#"invalid value for tick: "3 us""#, MICROS),
+    ("preset=discord tick=‸0us", r#"invalid value for tick: "0us""#, MICROS),
+    ("preset=discord tick='‸1000 us'", r#"invalid value for tick: "1000 us""#, MICROS),
+    ("preset=discord tick='‸99999999999999999999 us'", r#"invalid value for tick: "99999999999999999999 us""#, MICROS),
+    ("preset=discord tick=‸us", r#""us" is not a duration"#, TICK),
+    ("preset=discord max_wait='‸10 us'", r#"duration "10 us" has an unknown unit"#, "It can be 0 to 1 min, as a whole number of ms, s, min, h or d."),
     ("preset=discord tick='‸1 S'", r#"duration "1 S" has an unknown unit"#, TICK),
     ("preset=discord tick=‸0", r#"tick "0" is out of range"#, TICK),
     ("preset=discord tick='‸0 s'", r#"tick "0 s" is out of range"#, TICK),
@@ -554,6 +560,17 @@ fn what_cannot_generate() {
     assert_eq!(
         problem("layout='time_by_mode:40 mode:1=1 clock:4 sequence:1' epoch=0"),
         Err(nobody.to_string())
+    );
+    assert_eq!(
+        problem("layout='time:41 worker:10' epoch=0"),
+        Err("the layout has no sequence field".to_string())
+    );
+    let short = Err("ticks are shorter than 1 ms".to_string());
+    assert_eq!(problem("preset=default tick='500 us'"), short);
+    assert_eq!(problem("preset=cockroachdb"), short);
+    assert_eq!(
+        problem("preset=cockroachdb layout='time:48 node:8 sequence:7'"),
+        short
     );
     let wide = |bits| format!("time, clock and sequence have {bits} bits together");
     assert_eq!(problem("preset=mastodon"), Err(wide(64)));

@@ -126,8 +126,6 @@ pub enum FieldsError {
     Value { field: usize, value: u64, max: u64 },
     /// There is no time field.
     NoTime,
-    /// There is no sequence field.
-    NoSequence,
     /// A time that is written by mode needs a mode, and a mode such a time.
     Mode,
     /// All fields together have more than 64 bits.
@@ -195,6 +193,7 @@ enum Written {
 pub struct Layout {
     epoch: UnixMillis,
     tick: Millis,
+    divisor: u64,
     time: Span,
     sequence: Span,
     clock: Span,
@@ -230,7 +229,11 @@ macro_rules! read_access {
 read_access! {
     /// The instant at which tick 0 begins.
     epoch: UnixMillis = epoch;
+    /// How long a tick is; 1 ms if ticks are shorter.
     tick: Millis = tick;
+    /// How many ticks are in that: more than 1 if ticks are shorter than 1 ms. Then a
+    /// layout only decodes and encodes.
+    divisor: u64 = divisor;
     sequence_bits: u32 = sequence.bits;
     /// Width of the clock field, 0 if there is none.
     clock_bits: u32 = clock.bits;
@@ -304,6 +307,7 @@ impl Layout {
         let mut layout = Self {
             epoch,
             tick,
+            divisor: 1,
             time: Span::NONE,
             sequence: Span::NONE,
             clock: Span::NONE,
@@ -372,9 +376,6 @@ impl Layout {
         if layout.time.bits == 0 {
             return Err(FieldsError::NoTime);
         }
-        if layout.sequence.bits == 0 {
-            return Err(FieldsError::NoSequence);
-        }
         match layout.written {
             Written::ByMode(_) if mode.bits > 0 => layout.written = Written::ByMode(mode.mask()),
             Written::Plain | Written::Reversed if mode.bits == 0 => {}
@@ -388,6 +389,11 @@ impl Layout {
         layout.sequence_mask = ones(layout.sequence.bits);
         layout.within_bits = layout.sequence.bits;
         Ok(layout)
+    }
+
+    /// The same layout, with so many ticks in a tick of 1 ms.
+    pub const fn divided(self, divisor: u64) -> Self {
+        Self { divisor, ..self }
     }
 
     /// How many bits time, clock and sequence have together. With more than
@@ -433,7 +439,7 @@ impl Layout {
 
     /// How many IDs fit into a second.
     pub const fn ids_per_second(self) -> u64 {
-        (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
+        (1 << self.within_bits) * 1000 * self.divisor / self.tick.get().cast_unsigned()
     }
 
     /// How many ticks have IDs below 2^`bits`, at most, whatever fixed fields say.
@@ -469,9 +475,15 @@ impl Layout {
     }
 
     /// The instant at which a tick begins, or the last instant if the tick is past all
-    /// instants. No clock comes near that: clocks end in 2262.
+    /// instants. No clock comes near that: clocks end in 2262. If ticks are shorter than
+    /// 1 ms, the millisecond that holds the tick: see [`Self::micros_of`].
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         self.epoch.plus(self.lasting(tick.get()))
+    }
+
+    /// How many microseconds after [`Self::instant_of`] a tick begins.
+    pub const fn micros_of(self, tick: Tick) -> u64 {
+        tick.get() % self.divisor * 1000 / self.divisor
     }
 
     /// The instant at which the last tick begins: no ID is issued from then on.
@@ -480,7 +492,8 @@ impl Layout {
     }
 
     /// The tick that holds an instant; negative before the epoch, and not
-    /// bounded by the time field.
+    /// bounded by the time field. This and what follows from it is for generators: it
+    /// knows no ticks shorter than 1 ms.
     #[inline]
     pub const fn tick_number(self, at: UnixMillis) -> i64 {
         let since = at.since(self.epoch).get();
@@ -512,13 +525,22 @@ impl Layout {
     pub const fn lasting(self, ticks: u64) -> Millis {
         let most = i64::MAX.cast_unsigned();
         let ticks = if ticks < most { ticks } else { most };
+        // No division for generators.
+        let ticks = if self.divisor == 1 {
+            ticks
+        } else {
+            ticks / self.divisor
+        };
         self.tick.times(ticks.cast_signed())
     }
 
-    /// The tick that holds an instant. Fails with [`LayoutError::InstantRange`] before
-    /// the epoch or past the last tick.
-    pub fn tick_at(self, at: UnixMillis) -> Result<Tick, LayoutError> {
-        match u64::try_from(self.tick_number(at)) {
+    /// The tick that holds an instant, given as a millisecond and the microseconds in it.
+    /// Fails with [`LayoutError::InstantRange`] before the epoch or past the last tick.
+    pub fn tick_at(self, at: UnixMillis, micros: u64) -> Result<Tick, LayoutError> {
+        let divisor = self.divisor.cast_signed();
+        let tick = self.tick_number(at).saturating_mul(divisor);
+        let tick = tick.saturating_add_unsigned(micros * self.divisor / 1000);
+        match u64::try_from(tick) {
             Ok(tick) if tick <= self.last_tick.get() => Ok(Tick::new(tick)),
             _ => Err(LayoutError::InstantRange {
                 at,

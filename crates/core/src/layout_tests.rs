@@ -299,7 +299,6 @@ fn refuses_what_makes_no_layout() {
         FieldsError::Twice { field: 0 },
     );
     refused(&[(Sequence, 12)], FieldsError::NoTime);
-    refused(&[(Time, 12)], FieldsError::NoSequence);
     refused(&[(TimeByMode, 12), (Sequence, 1)], FieldsError::Mode);
     refused(
         &[(Time, 12), (Mode(None), 1), (Sequence, 1)],
@@ -365,14 +364,56 @@ fn refuses_what_does_not_fit() {
 fn instants_at_the_ends() {
     let first = 1_735_689_600_000;
     let last = first + (1 << 41) - 1;
-    assert!(D.tick_at(UnixMillis::new(first - 1)).is_err());
-    assert_eq!(D.tick_at(UnixMillis::new(first)), Ok(Tick::new(0)));
-    assert_eq!(D.tick_at(UnixMillis::new(last)), Ok(D.last_tick()));
+    assert!(D.tick_at(UnixMillis::new(first - 1), 0).is_err());
+    assert_eq!(D.tick_at(UnixMillis::new(first), 0), Ok(Tick::new(0)));
+    assert_eq!(D.tick_at(UnixMillis::new(last), 0), Ok(D.last_tick()));
     assert_eq!(D.tick_within(UnixMillis::new(first - 1)), Tick::new(0));
     assert_eq!(D.tick_within(UnixMillis::new(first + 5)), Tick::new(5));
     assert_eq!(D.tick_within(UnixMillis::new(last + 1)), D.last_tick());
     assert_eq!(D.ids_per_second(), 4_096_000);
-    assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
+    assert!(D.tick_at(UnixMillis::new(last + 1), 0).is_err());
+}
+
+/// CockroachDB's last tick lies in the middle of a millisecond.
+#[test]
+fn ticks_below_a_millisecond() {
+    let fields = [(FieldRole::Time, 48), (FieldRole::Worker, 15)];
+    let epoch = UnixMillis::new(1_420_070_400_000);
+    let l = Layout::new(epoch, Millis::new(1), &fields).unwrap();
+    let l = l.divided(100);
+    let after = |millis| epoch.plus(Millis::new(millis));
+    let (last, end) = (l.last_tick().get(), 2_814_749_767_106);
+    for (millis, micros, tick, begins) in [
+        (0, 0, 0, 0),
+        (0, 9, 0, 0),
+        (0, 10, 1, 10),
+        (0, 999, 99, 990),
+        (1, 0, 100, 0),
+        (45_366_514_411, 47, 4_536_651_441_104, 40),
+        (end, 559, last, 550),
+    ] {
+        let (at, tick) = (after(millis), Tick::new(tick));
+        assert_eq!(l.tick_at(at, micros), Ok(tick));
+        assert_eq!((l.instant_of(tick), l.micros_of(tick)), (at, begins));
+        let id = l.encode(tick, 7, 0).unwrap();
+        let fields = l.decode(id).unwrap();
+        assert_eq!((fields.tick, fields.worker, fields.sequence), (tick, 7, 0));
+        let range = l.range_of(tick).unwrap();
+        assert_eq!(
+            (range.0.get(), range.1.get()),
+            (id.get() - 7, id.get() | 32767)
+        );
+    }
+    assert!(l.tick_at(after(end), 560).is_err());
+    assert!(l.tick_at(after(-1), 999).is_err());
+    assert!(l.tick_at(UnixMillis::new(i64::MAX), 999).is_err());
+    assert_eq!(l.end(), after(end));
+    assert_eq!(l.lasting(199), Millis::new(1));
+    assert_eq!(l.ids_per_second(), 100_000);
+    assert!(l.encode(Tick::new(0), 0, 1).is_err());
+    // Others have none.
+    assert_eq!(D.micros_of(D.last_tick()), 0);
+    assert_eq!(D.tick_at(D.epoch(), 999), Ok(Tick::new(0)));
 }
 
 /// Nothing overflows, whatever a layout makes of time: an instant past the last one
@@ -400,12 +441,12 @@ fn a_time_that_outlives_all_clocks() {
                     assert!(within <= last && l.instant_of(within) <= at.max(epoch));
                     let from = l.tick_from(at);
                     assert!(l.instant_of(from) >= at);
-                    if let Ok(tick) = l.tick_at(at) {
+                    if let Ok(tick) = l.tick_at(at, 0) {
                         assert_eq!(tick, within);
                     }
                 }
-                assert_eq!(l.tick_at(ends), Ok(l.tick_within(ends)));
-                assert!(l.tick_at(beginning).is_err());
+                assert_eq!(l.tick_at(ends, 0), Ok(l.tick_within(ends)));
+                assert!(l.tick_at(beginning, 0).is_err());
                 assert_eq!(l.tick_within(beginning), Tick::new(0));
                 assert_eq!(l.tick_from(beginning), Tick::new(0));
                 assert_eq!(l.lasting(u64::MAX), Millis::new(i64::MAX));
@@ -580,7 +621,7 @@ proptest! {
         // At the same instant and later, no new ID equals an old one.
         let at = UnixMillis::new(at);
         if m.change_from(l).is_none()
-            && let (Ok(old), Ok(new)) = (l.tick_at(at), m.tick_at(at))
+            && let (Ok(old), Ok(new)) = (l.tick_at(at, 0), m.tick_at(at, 0))
             && m.instant_of(new) >= at
         {
             prop_assert!(new >= old);
@@ -601,7 +642,7 @@ proptest! {
     #[test]
     fn ticks_hold_their_instants(l in any_layout(), millis in 0..1i64 << 46) {
         let at = UnixMillis::new(millis);
-        if let Ok(tick) = l.tick_at(at) {
+        if let Ok(tick) = l.tick_at(at, 0) {
             let start = l.instant_of(tick).get();
             prop_assert!(start <= millis && millis < start + l.tick.get());
             let from = l.tick_from(at);

@@ -21,7 +21,7 @@ macro_rules! presets {
 }
 
 /// All presets, in the order in which they are shown.
-pub const ALL: [Preset; 26] = presets! {
+pub const ALL: [Preset; 27] = presets! {
     "default" is "the default generator of this extension":
         "layout='time:41 worker:10 sequence:12' epoch=1735689600000 tick='1 ms' on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start='vibrate 63'";
     "twitter" is "Twitter Snowflake, 2010":
@@ -74,6 +74,8 @@ pub const ALL: [Preset; 26] = presets! {
         "layout='time:41 machine:10 sequence:12' epoch=1577203200000 on_rollback=wait max_wait='2 s' max_borrow=0";
     "seata" is "Apache Seata's IdWorker, whose worker ID lies above the time":
         "layout='worker:10 time:41 sequence:12' epoch=1588435200000 sequence_start=zero";
+    "cockroachdb" is "CockroachDB's unique_rowid(): ticks of 10 us, and no sequence; only decodes":
+        "layout='time:48 node:15' epoch=1420070400000 tick='10 us'";
 };
 
 pub fn find(name: &str) -> Option<&'static Preset> {

@@ -25,7 +25,6 @@ my ($page) = slurp_file("$FindBin::RealBin/../../../docs/presets.md") =~ /\n## Y
 my ($statements) = map { $_->{text} } grep { $_->{language} eq 'sql' } blocks($page);
 is(scalar(() = $statements =~ /;\n/g), 3, 'the page has three statements');
 my ($of_seata) = $page =~ /`(SELECT snowflake_advance\('orders_ids', max\(d\.created_at\)\).*?)`/;
-my ($cockroach_time, $cockroach_node) = $page =~ /`([^`]* interval '10 us')`.* `(id & \d+)`/;
 my %from = ('pgEdge' => "preset => 'pgedge'", $page =~ /^\| ([\w, ]+) \| `((?:preset|epoch) => '\S+')` \|$/mg);
 
 # IDs whose time is past: those of the distant future are the ends of layouts.
@@ -34,10 +33,6 @@ for my $vector (@{ decode_json(slurp_file("$FindBin::RealBin/../../vectors/ids.j
 {
 	push @{ $ids{ $vector->{system} } }, $vector->{id} if $vector->{timestamp_ms} < 1_780_000_000_000 && $vector->{id} > 0;
 }
-# CockroachDB's documentation of SERIAL has these three keys of one INSERT. Others are made as its source makes
-# them, of units of 10 us since 2015, and the node: from its beginning to an hour ago.
-my @documented = (148656994422095873, 148656994422161409, 148656994422194177);
-$ids{cockroachdb} = [ @documented, map { ($_->[0] << 15) ^ $_->[1] } [ 1, 1 ], [ 3_600_000_000_000, 32767 ], [ (time - 3600 - 1_420_070_400) * 100_000, 2 ] ];
 
 # Continues the table `orders`, and checks what comes then.
 sub continue_above
@@ -58,23 +53,36 @@ sub continue_above
 for my $from (sort keys %from)
 {
 	my $what = $from{$from};
-	my ($preset) = $what =~ /^preset => '(\w+)'/;
-	my $its = $ids{ $preset // 'cockroachdb' };
+	my $preset = $what =~ /^preset => '(\w+)'/ ? $1 : 'cockroachdb';
+	my $its = $ids{$preset};
 	ok($its && @$its, "$from: there are IDs") or next;
 	sql('CREATE TABLE orders (id bigint PRIMARY KEY); INSERT INTO orders VALUES ' . join ', ', map { "($_)" } @$its);
 	# A node whose clock is ahead, or that ran ahead of its clock.
-	sql("INSERT INTO orders VALUES (snowflake_encode_as(now() + interval '10 minutes', 5, 0, 'preset=$preset'))") if $preset;
+	sql("INSERT INTO orders VALUES (snowflake_encode_as(now() + interval '10 minutes', 5, 0, 'preset=$preset'))");
 	continue_above($from, $what);
 	sql('DROP TABLE orders; DROP SEQUENCE orders_ids');
 }
 
-# What the page says of CockroachDB's keys: their parts, and that no later key of that system
-# reaches a new ID of the same instant.
-is(sql("SELECT $cockroach_time, $cockroach_node FROM (VALUES (117964800000032767)) AS k (id)"), '2016-02-21 16:00:00+00|32767', 'the parts of a key of CockroachDB');
-is(sql(sprintf "SELECT $cockroach_time, $cockroach_node FROM unnest('{%s}'::bigint[]) AS k (id) ORDER BY id", join ',', @documented),
-	join("\n", map { "2016-06-09 01:48:34.4110$_+00|1" } 4, 6, 7), 'and of those in its documentation: within 30 us, of node 1');
-is(sql(q{SELECT bool_and(snowflake_min_id_as(at, 'preset=default epoch=1420070400000') > ((extract(epoch FROM at - '2015-01-01Z') * 100000)::bigint << 15 | 32767))
-	FROM generate_series(timestamptz '2015-01-02Z', '2080-01-01Z', interval '1 month') AS at}), 't', 'IDs since 2015 are above those of CockroachDB');
+# CockroachDB makes its keys of units of 10 us since 2015, and the node. Its documentation of SERIAL has the
+# first three, of one INSERT.
+is(sql(q{SELECT to_char(d.created_at, 'YYYY-MM-DD HH24:MI:SS.US'), d.worker_id, d.sequence, d.fields, snowflake_encode_as(d.created_at, d.worker_id, 0, l) = k, snowflake_encode_as(d.created_at, d.fields, l) = k
+	FROM unnest('{148656994422095873, 148656994422161409, 148656994422194177, 117964800000032767, 9223372036854775807}'::bigint[]) AS k,
+		(VALUES ('preset=cockroachdb')) AS v (l), snowflake_decode_as(k, l) AS d}), <<'END' =~ s/\n\z//r, 'keys of CockroachDB');
+2016-06-09 01:48:34.411040|1||{"node": 1, "time": 4536651441104}|t|t
+2016-06-09 01:48:34.411060|1||{"node": 1, "time": 4536651441106}|t|t
+2016-06-09 01:48:34.411070|1||{"node": 1, "time": 4536651441107}|t|t
+2016-02-21 16:00:00.000000|32767||{"node": 32767, "time": 3600000000000}|t|t
+2104-03-13 02:56:07.106550|32767||{"node": 32767, "time": 281474976710655}|t|t
+END
+is(sql(q{SELECT bool_and(snowflake_min_id_as(at, 'preset=default epoch=1420070400000') > snowflake_max_id_as(at, 'preset=cockroachdb')),
+		bool_and(snowflake_max_id_as(at, 'preset=cockroachdb') = ((extract(epoch FROM at - '2015-01-01Z') * 100000)::bigint << 15 | 32767)),
+		bool_and(snowflake_min_id_as(at + interval '10 us', 'preset=cockroachdb') = snowflake_max_id_as(at, 'preset=cockroachdb') + 1)
+	FROM generate_series(timestamptz '2015-01-02Z', '2080-01-01Z', interval '1 month 17 ms 30 us') AS at}), 't|t|t', 'IDs since 2015 are above those of CockroachDB, whose ranges are of 10 us');
+is(($node->psql('postgres', "\\set VERBOSITY verbose\nSELECT snowflake_create_generator('x', preset => 'cockroachdb')"))[2] =~ s/psql:\S+ |LOCATION.*//sgr, <<'END' =~ s/\n\z//r, 'a generator cannot have them');
+ERROR:  22023: invalid argument preset: ticks are shorter than 1 ms
+DETAIL:  Its value is "cockroachdb".
+HINT:  Such a layout only decodes and encodes IDs: a generator has ticks of 1 ms to 10 s.
+END
 
 # The extensions themselves: their keys, their default, their conversion.
 my %itself = (

@@ -35,7 +35,7 @@ mod values;
 
 pub use grammar::KEYS;
 use grammar::Text;
-pub use values::{on_exhausted_text, on_rollback_text, start_text, timestamp_text};
+pub use values::{on_exhausted_text, on_rollback_text, start_text, tick_text, timestamp_text};
 
 /// Most bytes of a label: more than a label with 64 fields needs, and few enough to be
 /// read at once.
@@ -114,6 +114,18 @@ impl Label {
                 "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).",
             );
         }
+        if self.layout.divisor() > 1 {
+            return label.error(
+                "ticks are shorter than 1 ms",
+                "Such a layout only decodes and encodes IDs: a generator has ticks of 1 ms to 10 s.",
+            );
+        }
+        if self.layout.sequence_bits() == 0 {
+            return label.error(
+                "the layout has no sequence field",
+                "Add one, such as sequence:12.",
+            );
+        }
         let bits = self.layout.position_bits();
         if bits > POSITION_BITS_MAX {
             return label.error(
@@ -153,7 +165,7 @@ impl Label {
         let values = [
             ("layout", Some(self.layout_text())),
             ("epoch", Some(timestamp_text(self.layout.epoch()))),
-            ("tick", Some(as_set(self.layout.tick()))),
+            ("tick", Some(tick_text(self.layout))),
             ("on_rollback", Some(on_rollback_text(rule).to_string())),
             ("max_rollback", Some(as_set(policy.max_rollback))),
             ("max_wait", rule.waits().then(|| as_set(policy.max_wait))),

@@ -5,19 +5,18 @@ use std::ops::RangeInclusive;
 
 use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{
-    ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, pool, start,
+    ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, pool, start, tick,
 };
 use super::{Field, Label, LabelError, TEXT_MAX};
 use crate::clock_seq::CLOCK_BITS_MAX;
 use crate::duration::as_set;
 use crate::generator::Generator;
 use crate::id::{Millis, UnixMillis};
-use crate::layout::{FieldRole, FieldsError, Layout, POSITION_BITS_MAX, TICK_MAX, WORKER_BITS_MAX};
+use crate::layout::{FieldRole, FieldsError, Layout, POSITION_BITS_MAX, WORKER_BITS_MAX};
 use crate::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::presets;
 
 /// The ranges of durations. The longest rollback is 10 years.
-const TICK: RangeInclusive<Millis> = Millis::new(1)..=TICK_MAX;
 const MAX_ROLLBACK: RangeInclusive<Millis> = Millis::new(1000)..=Millis::new(3650 * 86_400_000);
 const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
 const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
@@ -56,7 +55,7 @@ impl Label {
             end: text.len(),
             layout: None,
             epoch: None,
-            tick: Layout::DEFAULT.tick(),
+            tick: (Layout::DEFAULT.tick(), 1),
             policy: Policy::DEFAULT,
             max_borrow: None,
             pool: DEFAULT_POOL.to_string(),
@@ -76,7 +75,8 @@ struct LabelDraft<'a> {
     end: usize,
     layout: Option<Vec<FieldText<'a>>>,
     epoch: Option<UnixMillis>,
-    tick: Millis,
+    /// The tick, and its divisor.
+    tick: (Millis, u64),
     policy: Policy,
     max_borrow: Option<Millis>,
     pool: String,
@@ -99,7 +99,7 @@ impl<'a> LabelDraft<'a> {
         match pair.key.text {
             "layout" => self.layout = Some(grammar::fields(pair.text())?),
             "epoch" => self.epoch = Some(epoch(pair)?),
-            "tick" => self.tick = duration(pair, TICK)?,
+            "tick" => self.tick = tick(pair)?,
             "on_rollback" => policy.on_rollback = choice(pair, &ON_ROLLBACK)?,
             "max_rollback" => policy.max_rollback = duration(pair, MAX_ROLLBACK)?,
             "max_wait" => policy.max_wait = duration(pair, MAX_WAIT)?,
@@ -168,8 +168,9 @@ impl<'a> LabelDraft<'a> {
         let bits = |field: &FieldText<'_>| u32::try_from(field.bits).unwrap_or(u32::MAX);
         let roles = fields.iter().map(|field| (field.role, bits(field)));
         let roles: Vec<_> = roles.collect();
-        let layout = match Layout::new(epoch, self.tick, &roles) {
-            Ok(layout) => layout,
+        let (tick, divisor) = self.tick;
+        let layout = match Layout::new(epoch, tick, &roles) {
+            Ok(layout) => layout.divided(divisor),
             Err(misfit) => return refuse(misfit, &fields, self.at("layout")),
         };
         let positions = self.check_clocks(layout)?;
@@ -289,7 +290,7 @@ impl<'a> LabelDraft<'a> {
             }
             borrow = Millis::ZERO;
         }
-        policy.max_borrow_ticks = (borrow.get() / tick.get()).unsigned_abs();
+        policy.max_borrow_ticks = (borrow.get() / tick.get()).unsigned_abs() * layout.divisor();
         if let Some(observe) = policy.max_observe.filter(|observe| *observe > borrow) {
             let (observe, borrow) = (as_set(observe), as_set(borrow));
             return self.at("max_observe").error(
@@ -344,7 +345,6 @@ fn refuse<T>(
         FieldsError::Value { value, .. } => {
             &format!("value {value} of field \"{name}\" is out of range")
         }
-        FieldsError::NoSequence => "the layout has no sequence field",
         FieldsError::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
         FieldsError::Width { bits } => &format!("the fields have {bits} bits together"),
         FieldsError::WorkerWidth { bits } => {
@@ -358,7 +358,6 @@ fn refuse<T>(
         FieldsError::Bits { max, .. } => &format!("It can have 1 to {max}."),
         FieldsError::Twice { .. } => "A layout has one time, one sequence and at most one clock.",
         FieldsError::Value { max, .. } => &format!("The field holds 0 to {max}."),
-        FieldsError::NoSequence => "Add one, such as sequence:12.",
         FieldsError::Mode => "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain.",
         FieldsError::Width { .. } => "A bigint has 64; with up to 63, IDs are never negative.",
         FieldsError::WorkerWidth { .. } => {

@@ -6,7 +6,7 @@ use super::LabelError;
 use super::grammar::{NAME_MAX, Pair, is_digits, list};
 use crate::duration::{UNITS, as_set, instant_text};
 use crate::id::{Millis, UnixMillis};
-use crate::layout::EPOCH_MAX;
+use crate::layout::{EPOCH_MAX, Layout, TICK_MAX};
 use crate::policy::{OnExhausted, OnRollback, SequenceStart};
 
 /// A number below this is no epoch in milliseconds (1973-03-03), but most likely one in
@@ -103,6 +103,27 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
     let [min, max] = [range.start(), range.end()].map(|time| as_set(*time));
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
     text.error(&problem, &allowed)
+}
+
+/// The tick and its divisor, see [`Layout::divisor`].
+pub fn tick(pair: &Pair<'_>) -> Result<(Millis, u64), LabelError> {
+    let micros = pair.value.strip_suffix("us").map(str::trim_ascii_end);
+    let Some(micros) = micros.filter(|number| is_digits(number)) else {
+        return Ok((duration(pair, Millis::new(1)..=TICK_MAX)?, 1));
+    };
+    match micros.parse() {
+        Ok(micros @ 1..1000) if 1000 % micros == 0 => Ok((Millis::new(1), 1000 / micros)),
+        _ => pair.invalid(
+            "A number of us can be 1 to 500, and must divide 1000. From 1 ms on, give ms or s.",
+        ),
+    }
+}
+
+pub fn tick_text(layout: Layout) -> String {
+    match layout.divisor() {
+        1 => as_set(layout.tick()),
+        divisor => format!("{} us", 1000 / divisor),
+    }
 }
 
 const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";

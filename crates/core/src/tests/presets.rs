@@ -322,6 +322,17 @@ const EXPECTED: [Expected; presets::ALL.len()] = [
         workers: 1024,
         negative: Never,
     },
+    Expected {
+        name: "cockroachdb",
+        layout: "time:48 node:15",
+        epoch: "2015-01-01 00:00:00+00",
+        tick: "'10 us'",
+        policy: "on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start=zero",
+        ends: "2104-03-13 02:56:07.106+00",
+        ids_per_second: 100_000,
+        workers: 32_768,
+        negative: Never,
+    },
 ];
 
 #[test]
@@ -363,7 +374,7 @@ fn presets_are_frozen() {
             }
             (expected, found) => panic!("{name}: {expected:?}, {found:?}"),
         }
-        let only_decodes = matches!(name, "uniqueid" | "mastodon");
+        let only_decodes = matches!(name, "uniqueid" | "mastodon" | "cockroachdb");
         assert_eq!(label.check_generates().is_err(), only_decodes, "{name}");
     }
 }
@@ -393,7 +404,9 @@ fn vector(json: &Value) -> Vector {
     let number = |key: &str| json[key].as_i64().unwrap();
     let id: i64 = json["id"].as_str().unwrap().parse().unwrap();
     assert_eq!(json["id_hex"], format!("{id:#018x}"));
-    let (epoch, unit) = (number("epoch_ms"), number("unit_ms"));
+    let epoch = number("epoch_ms");
+    let unit = json["unit_us"].as_i64();
+    let unit = unit.unwrap_or_else(|| 1000 * number("unit_ms"));
     let mut fields = vec![];
     let mut tick = 0;
     for (name, value) in json["fields"].as_object().unwrap() {
@@ -416,7 +429,7 @@ fn vector(json: &Value) -> Vector {
     }
     let tick = Tick::new(tick.unsigned_abs());
     let since = number("timestamp_ms") - epoch;
-    assert_eq!(since, tick.get().cast_signed() * unit);
+    assert_eq!(since, tick.get().cast_signed() * unit / 1000);
     let layout = match &json["layout"] {
         Value::Array(fields) => {
             let fields = fields.iter().filter(|field| field[0] != "sign");
@@ -510,7 +523,7 @@ fn ids_of_other_systems() {
     let (mistakes, good): (Vec<_>, Vec<_>) = vectors()
         .into_iter()
         .partition(|vector| MISTAKES.contains(&(vector.system.as_str(), vector.id.get())));
-    assert_eq!((good.len(), mistakes.len()), (89, MISTAKES.len()));
+    assert_eq!((good.len(), mistakes.len()), (95, MISTAKES.len()));
     for vector in good {
         let label = label_of(&vector);
         let decoded = label.decode(vector.id).unwrap();
@@ -714,8 +727,10 @@ fn the_page_of_presets_is_right() {
         }
     }
     names.dedup();
-    assert_eq!(names, presets::ALL.map(|preset| preset.name));
-    assert!(now.contains("except `mastodon`."));
+    let others = presets::ALL.map(|preset| preset.name);
+    let others = others.into_iter().filter(|name| *name != "cockroachdb");
+    assert_eq!(names, others.collect::<Vec<_>>());
+    assert!(now.contains("except `mastodon`, and `cockroachdb`, which only decodes."));
     assert!(page.contains("calls wait for up to 15 ms (`max_wait`)"));
     let one = label_with_epoch("worker_queue").generator().policy;
     assert_eq!(one.max_wait, Millis::new(15));

@@ -498,7 +498,7 @@ fn an_id_is_no_mark_where_the_time_outlives_all_clocks() {
         let label = Label::parse(text).unwrap();
         let (generator, layout) = (label.generator(), label.layout());
         let wall = UnixMillis::new(1_795_000_000_000);
-        let tick = layout.tick_at(wall).unwrap();
+        let tick = layout.tick_at(wall, 0).unwrap();
         let value = layout.encode(tick, 3, 1).unwrap().get();
         let ends = layout.instant_of(tick.next());
         let no_mark = ReserveError::NoMark(MarkError::Id { value, ends });
