@@ -61,9 +61,6 @@ use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerK
 const PAUSE_MAX: u64 = 16;
 const DOUBLED_MAX: u32 = 6;
 
-/// How long a turn lasts, in seconds, if its server is gone: longer than it waits for one answer.
-const TURN: u64 = 6;
-
 /// How large the database of etcd may be, if it is not told otherwise. From half of it on, there is
 /// a warning. Etcd before version 3.6 does not tell its quota.
 const USUAL_QUOTA: u64 = 2 * GIGABYTE;
@@ -219,7 +216,8 @@ pub struct EtcdRegistry {
     namespace: Option<(String, String)>,
     /// A lease of etcd that no key has, and its time to live in seconds.
     spare: Option<(u64, u64)>,
-    /// The lease of etcd with which this server has put the turn, or would put it.
+    /// The lease of etcd with which this server has put the turn, or would put it: it lasts about
+    /// as long as the request may.
     turn: Option<u64>,
     has_turn: bool,
     /// Why the member that has answered last takes no writes, or soon will not: see [`grown`].
@@ -247,6 +245,7 @@ impl EtcdRegistry {
         request: &Request,
         until: Instant,
     ) -> Result<Reply, EtcdError> {
+        self.turn = None;
         let done = self.try_members(until, |host, until| {
             match host.attempt(pool, request, until) {
                 Err(AttemptError::Ended(EtcdError::NoPool)) => {
@@ -272,7 +271,10 @@ impl EtcdRegistry {
         }
         let lease = match self.turn {
             Some(lease) => lease,
-            None => self.new_lease(TURN, until)?,
+            None => {
+                let left = until.saturating_duration_since(Instant::now());
+                self.new_lease(left.as_secs() + 1, until)?
+            }
         };
         self.turn = Some(lease);
         let key = self.key("/turn");
