@@ -346,15 +346,14 @@ fn one_reads_all_at_a_time() {
     next.wait = Duration::from_secs(10);
     assert!(matches!(next.acquire(), Ok(Answer::Granted(_))));
     assert!(!has_turn());
-    // Nor does one that changes nothing leave its turn.
-    let before = keys(&etcd);
+    // Nor does one that is refused leave its turn.
     let answer = Server::new(&etcd, 3).ask(Ask::Acquire {
         fixed: WorkerId::new(2000),
         last: None,
         latest: None,
     });
-    let refused = refused(answer.unwrap());
-    assert_eq!(keys(&etcd), before, "{refused:?}");
+    let _ = refused(answer.unwrap());
+    assert!(!has_turn());
 }
 
 /// Renewals of different servers do not exclude each other, and grants go between them.
