@@ -17,7 +17,7 @@ GRANT EXECUTE ON FUNCTION
 TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE
     _snowflake_convert.do_as_owner(regclass, text),
-    _snowflake_convert.run_with_locks(text, text[], integer),
+    _snowflake_convert.run_with_locks(text, text[], integer, text),
     snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint, regtype),
     snowflake_convert_backfill(regclass, interval),
     snowflake_convert_run(text, text[], integer),

@@ -258,9 +258,9 @@ BEGIN
 END
 $$;
 
--- The transactions of the swap, each with its tables and objects, and how many locks it needs. Small groups are swapped together:
+-- The transactions of the swap, each with its tables and objects, how many locks it needs, and its groups. Small groups are swapped together:
 -- each transaction needs a plan of its own.
-CREATE FUNCTION _snowflake_convert.swaps(work _snowflake_convert.work, room bigint, OUT nodes bigint[], OUT locks bigint) RETURNS SETOF record
+CREATE FUNCTION _snowflake_convert.swaps(work _snowflake_convert.work, room bigint, OUT nodes bigint[], OUT locks bigint, OUT groups text[]) RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH groups AS MATERIALIZED (
@@ -273,7 +273,8 @@ AS $$
         SELECT g.*, CASE WHEN g.locks >= g.enough THEN - g.place
             ELSE div(sum(g.locks) FILTER (WHERE g.locks < g.enough) OVER (ORDER BY g.place), g.enough) END AS swap
         FROM groups AS g)
-    SELECT array_agg(DISTINCT n), 50 + (SELECT sum(o.locks)::bigint FROM placed AS o WHERE o.swap = p.swap)
+    SELECT array_agg(DISTINCT n), 50 + (SELECT sum(o.locks)::bigint FROM placed AS o WHERE o.swap = p.swap),
+        array_agg(DISTINCT p.nodes::text)
     FROM placed AS p CROSS JOIN unnest(p.nodes) AS n
     GROUP BY p.swap ORDER BY min(p.place)
 $$;

@@ -370,16 +370,16 @@ $$;
 --
 -- Each try but the first begins a transaction, so that now() is when the first lock was
 -- asked for. snowflake_convert_swap() commits before it calls this.
-CREATE PROCEDURE _snowflake_convert.run_with_locks(statement text, locks text[], tries integer)
+CREATE PROCEDURE _snowflake_convert.run_with_locks(statement text, locks text[], tries integer, INOUT lockers text)
     LANGUAGE plpgsql
 AS $$
 DECLARE
+    may_fail constant boolean := lockers IS NOT NULL;
     tried integer := 0;
     lock_timeout constant pg_catalog.text := pg_catalog.current_setting('lock_timeout');
     search_path constant pg_catalog.text := pg_catalog.current_setting('search_path');
     place integer;
     began pg_catalog.timestamptz;
-    lockers pg_catalog.text;
     message pg_catalog.text;
     detail pg_catalog.text;
     hint pg_catalog.text;
@@ -406,6 +406,7 @@ BEGIN
             PERFORM _snowflake_convert.run_as_caller(statement);
             PERFORM set_config('lock_timeout', lock_timeout, true);
             PERFORM set_config('search_path', search_path, true);
+            lockers := NULL;
             RETURN;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
@@ -415,11 +416,11 @@ BEGIN
                 lockers := coalesce(_snowflake_convert.lockers(locks || statement, began),
                     'transactions that have ended now held the locks');
             END IF;
-            IF tried >= tries THEN
+            IF tried >= tries AND NOT may_fail THEN
                 RAISE EXCEPTION 'could not lock the tables; number of tries: %', tried
                     USING ERRCODE = SQLSTATE, DETAIL = lockers,
                     HINT = 'Nothing has been changed. Run the statement again when these transactions have ended.';
-            ELSIF tried >= 4 AND tried & (tried - 1) = 0 THEN
+            ELSIF tried < tries AND tried >= 4 AND tried & (tried - 1) = 0 THEN
                 RAISE NOTICE 'the locks were not to be had in % tries: %', tried, lockers;
             END IF;
             IF place BETWEEN 2 AND cardinality(locks) THEN
@@ -437,6 +438,9 @@ BEGIN
         END;
         -- Nobody queues behind us while we wait, for longer and longer.
         COMMIT;
+        IF tried OPERATOR(pg_catalog.>=) tries THEN
+            RETURN;
+        END IF;
         PERFORM pg_catalog.pg_sleep(pg_catalog.random() OPERATOR(pg_catalog.*) LEAST(tried, 40)
             OPERATOR(pg_catalog./) 4.0::pg_catalog.float8);
         COMMIT;
@@ -447,8 +451,10 @@ $$;
 CREATE PROCEDURE snowflake_convert_run(statement text, locks text[] DEFAULT '{}', tries integer DEFAULT 1000)
     LANGUAGE plpgsql
 AS $$
+DECLARE
+    lockers pg_catalog.text;
 BEGIN
-    CALL _snowflake_convert.run_with_locks(statement, locks, tries);
+    CALL _snowflake_convert.run_with_locks(statement, locks, tries, lockers);
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS

@@ -410,8 +410,11 @@ CREATE PROCEDURE snowflake_convert_swap(
 AS $$
 DECLARE
     wanted pg_catalog.regclass[];
-    swaps pg_catalog.text[];       -- of each transaction, the tables and objects
-    of_swap pg_catalog.text;
+    waiting pg_catalog.text[];     -- of each transaction that is left, the groups of tables and objects
+    late pg_catalog.text[] := '{}';     -- those of them that were alone, and could not be locked
+    groups pg_catalog.text[];
+    lockers pg_catalog.text;
+    most integer;
     tables pg_catalog.regclass[];
     owners pg_catalog.oid[];       -- of each copy, the table
     copies smallint[];  -- and the number of the column
@@ -445,13 +448,16 @@ BEGIN
         END LOOP;
         COMMIT;
     END LOOP;
-    swaps := ARRAY(SELECT s.nodes::text FROM _snowflake_convert.lock_room() AS r
+    waiting := ARRAY(SELECT s.groups::text FROM _snowflake_convert.lock_room() AS r
         CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(wanted, are_named, generator, set_default, NULL, NULL, NULL, true), r.locks) AS s);
-    FOREACH of_swap IN ARRAY swaps LOOP
+    LOOP
         PERFORM _snowflake.fix_settings();
+        EXIT WHEN cardinality(waiting) = 0;
         PERFORM _snowflake_convert.need_read_committed();
+        groups := waiting[1];
+        waiting := waiting[2:];
         state := _snowflake_convert.catalog_state();
-        tables := ARRAY(SELECT t FROM unnest(wanted) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) = ANY (of_swap::bigint[]));
+        tables := ARRAY(SELECT t FROM unnest(wanted) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) IN (SELECT unnest(g::bigint[]) FROM unnest(groups) AS g));
         steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s);
         -- The first statements, up to one that is no lock.
         locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
@@ -463,12 +469,25 @@ BEGIN
         swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
             tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies,
             _snowflake_convert.swap_result(owners, owners, copies));
+        -- Tables that cannot be locked keep back only those that they are tied to: their group is swapped alone, and last.
+        lockers := CASE WHEN cardinality(groups) > 1 OR cardinality(waiting) > 0 AND NOT late @> (waiting || groups::text) THEN '' END;
+        most := CASE WHEN lockers IS NOT NULL AND tries > 8 THEN 8 ELSE tries END;
         COMMIT;
-        CALL _snowflake_convert.run_with_locks(swap, locks, tries);
+        CALL _snowflake_convert.run_with_locks(swap, locks, most, lockers);
         COMMIT;
+        IF lockers IS NOT NULL THEN
+            PERFORM _snowflake.fix_settings();
+            IF cardinality(groups) > 1 THEN
+                RAISE NOTICE 'the tables of this swap are swapped in % transactions, since they could not be locked together: %', cardinality(groups), lockers;
+                waiting := waiting || ARRAY(SELECT ARRAY[g]::text FROM unnest(groups) AS g);
+            ELSE
+                waiting := waiting || groups::text;
+                late := late || groups::text;
+            END IF;
+        END IF;
     END LOOP;
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer) IS
     'for snowflake_convert_steps(): puts the copies in the places of the columns, in short transactions; '
-    'waits for locks for half a second at most, again and again until it gets them';
+    'waits for locks for half a second at most, again and again until it gets them; what it cannot lock, it swaps last';

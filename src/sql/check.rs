@@ -26,10 +26,7 @@ fn instant_or_null(call: &Call, whose: &Whose) -> Result<Option<TimestampWithTim
         return Ok(Some(TimestampWithTimeZone::negative_infinity()));
     }
     let instant = whose.read(id, |layout, fields| {
-        time::to_datum_after(
-            layout.instant_of(fields.tick),
-            layout.micros_of(fields.tick),
-        )
+        time::to_datum(layout.instant_of(fields.tick))
     });
     Ok(instant.ok())
 }

@@ -313,6 +313,8 @@ fn defaults() {
     // Less than a tick counts as nothing, unless the label itself asks for it.
     let coarse = label("preset=default tick='1 s'");
     assert_eq!(coarse.generator().policy.max_borrow_ticks, 0);
+    let fine = label("preset=cockroachdb").generator();
+    assert_eq!(fine.max_borrow(), Millis::new(100));
     assert!(coarse.to_string().contains("max_borrow=0 "), "{coarse}");
     let waits = policy("preset=sonyflake on_rollback=wait");
     assert_eq!(waits.max_wait, Millis::new(10));

@@ -214,7 +214,7 @@ _snowflake_convert.remake_statistics(_snowflake_convert.work)
 _snowflake_convert.rows_as_owner(regclass, text)
 _snowflake_convert.run(text)
 _snowflake_convert.run_as_caller(text)
-_snowflake_convert.run_with_locks(text, text[], integer)
+_snowflake_convert.run_with_locks(text, text[], integer, text)
 _snowflake_convert.schema()
 _snowflake_convert.steps(regclass[], regnamespace[], regclass, boolean)
 _snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[], text[])
@@ -300,7 +300,7 @@ my %relation_grants = (
 # fix_settings(), whose own would undo it, and names all that it calls before with its schema.
 my @without_path = split /\n/, <<'END';
 _snowflake.fix_settings()
-_snowflake_convert.run_with_locks(text, text[], integer)
+_snowflake_convert.run_with_locks(text, text[], integer, text)
 _snowflake_convert.wait_until(timestamptz)
 snowflake_convert_backfill(regclass, interval)
 snowflake_convert_run(text, text[], integer)
