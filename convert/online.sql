@@ -419,7 +419,7 @@ BEGIN
             IF tried >= tries AND NOT may_fail THEN
                 RAISE EXCEPTION 'could not lock the tables; number of tries: %', tried
                     USING ERRCODE = SQLSTATE, DETAIL = lockers,
-                    HINT = 'Nothing has been changed. Run the statement again when these transactions have ended.';
+                    HINT = 'This transaction has changed nothing. Run the statement again when these transactions have ended.';
             ELSIF tried < tries AND tried >= 4 AND tried & (tried - 1) = 0 THEN
                 RAISE NOTICE 'the locks were not to be had in % tries: %', tried, lockers;
             END IF;
