@@ -15,10 +15,8 @@
 //! and REFRESH SEQUENCES, which does not, locks its subscription. A label and a REFRESH PUBLICATION
 //! of the same sequence may wait for each other: PostgreSQL ends one of them.
 //!
-//! One case is left. A worker has read the list and asks the publisher; the sequence leaves the
-//! publication, REFRESH PUBLICATION takes it off the list, and it gets a label before the worker comes
-//! to it. The worker then overwrites the mark, if the sequence of the publisher has the limits of
-//! a generator.
+//! A worker may have read the list when a sequence leaves it and gets a label. It looks at the list
+//! again before it sets the sequence, and skips it: tests/t/failover/sequence_sync.pl shows that.
 
 use std::ffi::{CStr, c_char};
 

@@ -133,7 +133,8 @@ need_packages() {
         # By default this is the distribution's own version.
         pg=${PG:-$(distribution_version)}
         if is_packaged "$pg"; then
-            wanted+=("postgresql-$pg" "postgresql-server-dev-$pg")
+            # The headers include ICU's, and no dependency of the package brings those everywhere.
+            wanted+=("postgresql-$pg" "postgresql-server-dev-$pg" libicu-dev)
         else
             from_source=1
             # The test modules, which the build installs, need the last package.

@@ -201,13 +201,15 @@ sub call
 sub settings
 {
 	my @settings = (
-		[ quote_all_identifiers => 'on' ], [ standard_conforming_strings => 'off' ], [ escape_string_warning => 'off' ], [ backslash_quote => 'off' ],
+		[ quote_all_identifiers => 'on' ], [ backslash_quote => 'off' ],
 		[ search_path => pick("''", 'nothing', 'pg_temp, public', '_snowflake, _snowflake_convert, public', 'public, pg_catalog') ], [ statement_timeout => pick(1, 3, 10, 50, 300) . 'ms' ], [ lock_timeout => pick(1, 20) . 'ms' ],
 		[ DateStyle => pick('SQL, DMY', 'German', 'Postgres, MDY') ], [ IntervalStyle => pick('sql_standard', 'iso_8601', 'postgres_verbose') ], [ extra_float_digits => pick(-15, 0, 3) ],
 		[ bytea_output => 'escape' ], [ TimeZone => pick('Pacific/Apia', '-13:45', 'Asia/Kathmandu') ], [ client_encoding => 'LATIN1' ], [ array_nulls => 'off' ], [ transform_null_equals => 'on' ],
 		[ work_mem => '64kB' ], [ plan_cache_mode => pick('force_generic_plan', 'force_custom_plan') ], [ check_function_bodies => 'off' ], [ row_security => 'off' ], [ enable_seqscan => 'off' ],
 		[ default_transaction_isolation => pick('serializable', '"repeatable read"') ], [ default_transaction_read_only => 'on' ], [ default_transaction_deferrable => 'on' ],
 		[ max_stack_depth => '100kB' ], [ idle_in_transaction_session_timeout => '1000' ], [ jit_above_cost => 0 ], [ xmloption => 'document' ], [ lc_numeric => 'C' ]);
+	# PostgreSQL 19 has no other strings than standard ones.
+	push @settings, [ standard_conforming_strings => 'off' ], [ escape_string_warning => 'off' ] if $primary->pg_version->major < 19;
 	my %turned;
 	for (1 .. pick(0, 1, 2, 4)) { my $setting = pick(@settings); $turned{ $setting->[0] } = $setting->[1]; }
 	# Only superusers may set this one, others see an error.

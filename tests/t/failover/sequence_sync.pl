@@ -137,6 +137,24 @@ like($labels->{stderr}, qr/Subscription "waiting" is still to give it the value/
 $_->quit for $labels, $refreshes;
 $north->start;
 
+# A worker has read the list and waits for the publisher; then the sequence leaves the list and
+# gets a label. The worker must not set it.
+$north->safe_psql('postgres', q{CREATE PUBLICATION nothing; SELECT snowflake_create_generator('badges', 'preset=discord'); SELECT snowflake_nextval('badges')});
+$south->safe_psql('postgres', 'CREATE SEQUENCE badges');
+my $renames = $north->background_psql('postgres');
+$renames->query_safe('BEGIN; ALTER SEQUENCE badges RENAME TO tokens');
+$south->safe_psql('postgres', 'ALTER SUBSCRIPTION waiting REFRESH PUBLICATION');
+wait_until('a worker asks for the value', sub {
+	$north->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%pg_get_sequence_data%'}) eq '1' });
+$south->safe_psql('postgres', 'ALTER SUBSCRIPTION waiting SET PUBLICATION nothing');
+$south->safe_psql('postgres', label('badges') . q{; SELECT snowflake_advance('badges', now() + interval '2 hours')});
+my $mark = $south->safe_psql('postgres', 'SELECT last_value FROM badges');
+$renames->query_safe('ROLLBACK');
+$renames->quit;
+wait_until('no worker synchronizes sequences', sub {
+	$south->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_subscription WHERE worker_type = 'sequence synchronization'}) eq '0' });
+is($south->safe_psql('postgres', 'SELECT last_value FROM badges'), $mark, 'a sequence that has left the list keeps its mark');
+
 # Other commands do not warn.
 my $err;
 $south->psql('postgres', 'ALTER SUBSCRIPTION from_north DISABLE; ALTER SUBSCRIPTION from_north ENABLE', stderr => \$err, on_error_stop => 1);
