@@ -35,61 +35,48 @@ const SET_UP: &str = "SELECT (SELECT e.extname FROM pg_catalog.pg_extension AS e
     pg_catalog.set_config('lock_timeout', '5s', false), \
     pg_catalog.current_database()";
 
-/// A call of a function of schema `_snowflake`, unless the function is not the extension's. The
-/// owner of that database may have put one of its name in its place. That one would be run with
-/// the rights of this server's role, and answer what its owner wants. He can make no function in
-/// C, and none of a superuser's.
+/// The function of schema `_snowflake` with this name that is the extension's: the owner of that
+/// database can make no function in C, and none of a superuser's.
+const FIND: &str = "SELECT f.oid FROM pg_catalog.pg_proc AS f \
+    JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) f.pronamespace \
+    JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
+    JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
+    WHERE n.nspname OPERATOR(pg_catalog.=) '_snowflake' \
+        AND f.proname OPERATOR(pg_catalog.=) $1::pg_catalog.name \
+        AND o.rolsuper AND l.lanname OPERATOR(pg_catalog.=) 'c'";
+
+/// How often a statement is used before the function is looked for again. PostgreSQL gives an OID
+/// anew after four billion others.
+const USES: u32 = 100;
+
+/// The name under which a connection prepares the call of the registry: to plan it anew takes
+/// longer than to answer.
+const LEASE: &str = "snowflake_lease";
+
+/// A call of a function of schema `_snowflake`, unless it is another one than [`FIND`] has found:
+/// then NULL. The owner of that database may have put one of its name in its place, which would be
+/// run with the rights of this server's role, and answer what its owner wants.
+///
+/// The condition is a constant, so PostgreSQL drops a call that does not count before it plans
+/// it: to plan a call of an immutable function is to run it.
 ///
 /// Both names, that of the last literal and that of the call, are looked up when the statement
-/// is parsed, and nothing that others do may come in between. A session learns of changes when
-/// it locks a table, which it also does to read a catalog row that it has not cached. So what
-/// stands in FROM, which is parsed first, has all tables, all types and the same comparison:
-/// from the last literal to the call, everything is in the caches.
-macro_rules! if_ours {
-    ($function:literal, $types:literal, $arguments:literal) => {
-        concat!(
-            "SELECT CASE WHEN a.ours OPERATOR(pg_catalog.@>) ARRAY['_snowflake.",
-            $function,
-            "(",
-            $types,
-            ")'::pg_catalog.regprocedure::pg_catalog.oid] \
-            THEN _snowflake.",
-            $function,
-            "(",
-            $arguments,
-            ") END \
-            FROM (SELECT $1::pg_catalog.text, $2::pg_catalog.jsonb, \
-                ARRAY(SELECT f.oid FROM pg_catalog.pg_proc AS f \
-                    JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
-                    JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
-                    WHERE f.proname OPERATOR(pg_catalog.=) '",
-            $function,
-            "' AND o.rolsuper \
-                        AND l.lanname OPERATOR(pg_catalog.=) 'c'), \
-                ARRAY[0::pg_catalog.oid] OPERATOR(pg_catalog.@>) ARRAY['_snowflake.",
-            $function,
-            "(",
-            $types,
-            ")'::pg_catalog.regprocedure::pg_catalog.oid]) \
-                AS a (pool, request, ours, is_cached)"
-        )
-    };
-}
-/// Calls the registry with the name of the pool and the request. See [`if_ours`]. A connection
-/// prepares it: to plan it anew takes the registry longer than to answer. PostgreSQL parses it
-/// again when a function or a table of it has changed, so what [`if_ours`] says holds then, too.
-const LEASE: &str = "snowflake_lease";
-const PREPARE_LEASE: &str = concat!(
-    "PREPARE snowflake_lease AS ",
-    if_ours!(
-        "lease",
-        "pg_catalog.text,pg_catalog.jsonb",
-        "a.pool, a.request"
+/// is parsed, also when that happens again after a change of the function. Nothing that others do may
+/// come in between. A session learns of changes when it locks a table, which it also does to read a
+/// catalog row that it has not cached. So what stands in FROM, which is parsed first, has all
+/// tables, all types and the same comparison: from the last literal to the call, everything is in
+/// the caches.
+fn call_of(function: &str, types: &str, arguments: &str, found: u32) -> String {
+    let is_ours = format!(
+        "'_snowflake.{function}({types})'::pg_catalog.regprocedure::pg_catalog.oid \
+         OPERATOR(pg_catalog.=) '{found}'::pg_catalog.oid"
+    );
+    format!(
+        "SELECT CASE WHEN {is_ours} THEN _snowflake.{function}({arguments}) END \
+         FROM (SELECT $1::pg_catalog.text, $2::pg_catalog.jsonb, {is_ours}) \
+             AS a (pool, request, is_cached)"
     )
-);
-
-/// Reads what the registry has stored; the parameters are of no use. See [`if_ours`].
-const READ: &str = if_ours!("read_registry", "", "");
+}
 
 /// The other server, of which only one that takes writes will do.
 fn server(registry: &str) -> Result<Conninfo, LibpqError> {
@@ -311,8 +298,8 @@ impl PostgresRegistry {
 /// A connection that is set up, and where it leads.
 struct There {
     connection: Connection,
-    /// [`LEASE`] is prepared.
-    is_prepared: bool,
+    /// How often [`LEASE`] can be used still.
+    uses: u32,
     /// When the postmaster started.
     started: Option<i64>,
     database: String,
@@ -365,7 +352,7 @@ impl There {
         let database = row.and_then(|row| row.last()?.clone());
         Ok(Self {
             connection,
-            is_prepared: false,
+            uses: 0,
             started,
             database: database.unwrap_or_default(),
         })
@@ -378,22 +365,55 @@ impl There {
         until: Instant,
         waiter: &mut dyn Waiter,
     ) -> Result<Reply, PostgresError> {
-        if !self.is_prepared {
-            self.connection
-                .query(PREPARE_LEASE, &[], left(until), waiter)?;
-            self.is_prepared = true;
-        }
         let request = wire::encode(request);
         let parameters = [Some(pool), Some(&*request)];
-        let rows = self
-            .connection
-            .execute(LEASE, &parameters, left(until), waiter)?;
-        let text = rows.first_value().ok_or(PostgresError::ForeignFunction)?;
+        let text = loop {
+            let is_new = self.uses == 0;
+            if is_new {
+                self.prepare(until, waiter)?;
+            }
+            // After a failure, it is prepared anew.
+            let uses = std::mem::take(&mut self.uses);
+            let time = left(until);
+            let rows = self.connection.execute(LEASE, &parameters, time, waiter)?;
+            if let Some(text) = rows.first_value() {
+                self.uses = uses - 1;
+                break text.to_string();
+            }
+            if is_new {
+                return Err(PostgresError::ForeignFunction);
+            }
+        };
         // The wait for a synchronous standby was ended: the reply could be lost.
         if self.connection.has_warned() {
             return Err(PostgresError::NotDurable);
         }
-        wire::decode(text).map_err(PostgresError::Unreadable)
+        wire::decode(&text).map_err(PostgresError::Unreadable)
+    }
+
+    fn prepare(&mut self, until: Instant, waiter: &mut dyn Waiter) -> Result<(), LibpqError> {
+        let found = self.find("lease", until, waiter)?;
+        let types = "pg_catalog.text,pg_catalog.jsonb";
+        let call = call_of("lease", types, "a.pool, a.request", found);
+        for statement in ["DEALLOCATE ALL", &format!("PREPARE {LEASE} AS {call}")] {
+            self.connection.query(statement, &[], left(until), waiter)?;
+        }
+        self.uses = USES;
+        Ok(())
+    }
+
+    /// The OID of the extension's function with this name, or else that of none.
+    fn find(
+        &mut self,
+        function: &str,
+        until: Instant,
+        waiter: &mut dyn Waiter,
+    ) -> Result<u32, LibpqError> {
+        let rows = self
+            .connection
+            .query(FIND, &[Some(function)], left(until), waiter)?;
+        let found = rows.first_value().and_then(|oid| oid.parse().ok());
+        Ok(found.unwrap_or_default())
     }
 }
 
@@ -450,9 +470,12 @@ fn read_host(
     waiter: &mut dyn Waiter,
 ) -> Result<Option<String>, PostgresError> {
     let mut there = There::of(host, until, waiter)?;
+    let found = there.find("read_registry", until, waiter)?;
+    let call = call_of("read_registry", "", "", found);
+    // The parameters are of no use.
     let parameters = [Some(""), Some("{}")];
     let rows = there
         .connection
-        .query(READ, &parameters, left(until), waiter)?;
+        .query(&call, &parameters, left(until), waiter)?;
     Ok(rows.first_value().map(str::to_string))
 }

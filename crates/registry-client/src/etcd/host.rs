@@ -21,7 +21,7 @@
 //!
 //! What is no renewal reads all rows, and changes the state. Of many that do so at the same time all
 //! but one would read in vain, again and again. So each puts the key `/turn` before it reads, and waits
-//! while there is one. No answer depends on that: the key only spares work, and a lease of a few
+//! while there is one. No answer depends on that: the key only spares work, and a lease of two
 //! seconds ends it if the server that has put it is gone. There is none without a registry, since an
 //! empty prefix means something.
 //!
@@ -60,6 +60,9 @@ use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerK
 /// time have read in vain.
 const PAUSE_MAX: u64 = 16;
 const DOUBLED_MAX: u32 = 6;
+
+/// How long a turn lasts, in seconds, if its server is gone. The least that etcd knows.
+const TURN: u64 = 2;
 
 /// How large the database of etcd may be, if it is not told otherwise. From half of it on, there is
 /// a warning. Etcd before version 3.6 does not tell its quota.
@@ -216,8 +219,7 @@ pub struct EtcdRegistry {
     namespace: Option<(String, String)>,
     /// A lease of etcd that no key has, and its time to live in seconds.
     spare: Option<(u64, u64)>,
-    /// The lease of etcd with which this server has put the turn, or would put it: it lasts about
-    /// as long as the request may.
+    /// The lease of etcd with which this server has put the turn, or would put it.
     turn: Option<u64>,
     has_turn: bool,
     /// Why the member that has answered last takes no writes, or soon will not: see [`grown`].
@@ -264,27 +266,28 @@ impl EtcdRegistry {
         done
     }
 
-    /// Takes the turn, or finds that somebody has it: see the head of the file.
+    /// Takes the turn, or finds that somebody has it: see the head of the file. Where etcd takes no
+    /// writes, there is none.
     fn take_turn(&mut self, until: Instant) -> Result<(), AttemptError> {
         if self.has_turn {
             return Ok(());
         }
         let lease = match self.turn {
             Some(lease) => lease,
-            None => {
-                let left = until.saturating_duration_since(Instant::now());
-                self.new_lease(left.as_secs() + 1, until)?
-            }
+            None => match self.new_lease(TURN, until) {
+                Ok(lease) => lease,
+                Err(GatewayError::Refused { .. }) => return Ok(()),
+                Err(failure) => return Err(failure.into()),
+            },
         };
         self.turn = Some(lease);
         let key = self.key("/turn");
         let mut change = EtcdChange::default();
-        change.compare.push(json!({
-            "key": encoded(&self.key("/state")), "target": "CREATE", "result": "GREATER", "create_revision": "0",
-        }));
-        change.compare.push(json!({
-            "key": encoded(&key), "target": "CREATE", "result": "EQUAL", "create_revision": "0",
-        }));
+        for (key, result) in [(self.key("/state"), "GREATER"), (key.clone(), "EQUAL")] {
+            change.compare.push(json!({
+                "key": encoded(&key), "target": "CREATE", "result": result, "create_revision": "0",
+            }));
+        }
         change.put(&key, "", lease);
         let mut body = change.body();
         body["failure"] = json!([{ "request_range": { "key": encoded(&key) } }]);
@@ -296,10 +299,13 @@ impl EtcdRegistry {
                 self.turn = None;
                 return Err(AttemptError::Again);
             }
+            Err(GatewayError::Refused { .. }) => return Ok(()),
             Err(failure) => return Err(failure.into()),
         };
-        self.has_turn = has_succeeded(&answer);
-        let found = answer.pointer("/responses/0/response_range/kvs");
+        let found = answer.pointer("/responses/0/response_range/kvs/0");
+        // It is this server's own if the answer of an earlier try was lost.
+        let found = found.map(|entry| entry.get("lease").map_or(0, number));
+        self.has_turn = has_succeeded(&answer) || found == Some(lease);
         match found {
             Some(_) if !self.has_turn => Err(AttemptError::Again),
             _ => Ok(()),
@@ -641,7 +647,8 @@ impl EtcdRegistry {
                         break "there was no answer in time".to_string();
                     }
                     Err(AttemptError::Again) if Instant::now() < part => {
-                        thread::sleep(pause(tries));
+                        // Others wait for who has the turn.
+                        thread::sleep(pause(if self.has_turn { 0 } else { tries }));
                         tries += 1;
                     }
                     Err(AttemptError::Again) => {
@@ -1022,11 +1029,11 @@ impl EtcdRegistry {
         Ok(lease)
     }
 
-    fn new_lease(&mut self, seconds: u64, until: Instant) -> Result<u64, AttemptError> {
+    fn new_lease(&mut self, seconds: u64, until: Instant) -> Result<u64, GatewayError> {
         let body = json!({ "TTL": seconds.to_string() });
         let answer = self.gateway.call("/v3/lease/grant", &body, until)?;
         match answer.body.get("ID").map_or(0, number) {
-            0 => Err(AttemptError::Away("etcd has granted no lease".to_string())),
+            0 => Err(GatewayError::Away("etcd has granted no lease".to_string())),
             lease => Ok(lease),
         }
     }
