@@ -333,18 +333,50 @@ is(worker($h, 'last_error'), '', 'no trouble is left');
 $h->stop;
 
 # The registry's database has another function in the place of the extension's: it is not
-# called, since it would run as this server's role, and could answer anything.
-$admin->query_safe(q{ALTER FUNCTION _snowflake.lease RENAME TO right_lease});
-$admin->query_safe(q{CREATE FUNCTION _snowflake.lease(pool text, request jsonb) RETURNS jsonb
-	LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'planted'; RETURN jsonb_set(_snowflake.right_lease(pool, request), '{number}', '999999'); END$$});
+# called, since it would run as this server's role, and could answer anything. PostgreSQL runs an
+# immutable function while it plans.
+$admin->query_safe(q{CREATE FUNCTION tell() RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$BEGIN RAISE LOG 'planted'; RETURN '{}'; END$$});
+my %planted = (
+	volatile => q{LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'planted'; RETURN jsonb_set(_snowflake.right_lease(pool, request), '{number}', '999999'); END$$},
+	immutable => q{LANGUAGE plpgsql IMMUTABLE AS $$BEGIN RAISE LOG 'planted'; RETURN '{}'; END$$},
+	'of parts' => q{LANGUAGE sql STABLE AS $$SELECT public.tell()$$});
+sub plant
+{
+	my ($kind) = @_;
+	$admin->query_safe(q{BEGIN; ALTER FUNCTION _snowflake.lease RENAME TO right_lease});
+	$admin->query_safe(qq{CREATE FUNCTION _snowflake.lease(pool text, request jsonb) RETURNS jsonb $planted{$kind}; COMMIT});
+	return $admin->query_safe('SELECT clock_timestamp()');
+}
+sub uproot
+{
+	$admin->query_safe(q{BEGIN; DROP FUNCTION _snowflake.lease; ALTER FUNCTION _snowflake.right_lease RENAME TO lease; COMMIT});
+	return;
+}
+my $foreign = 'Function _snowflake.lease() in the registry\'s database is not that of extension snowflake_id.';
+plant('volatile');
 my $odd = new_leasing('odd', '', 'default');
-wait_until('a planted function', sub { worker($odd, 'last_error')
-	eq 'Function _snowflake.lease() in the registry\'s database is not that of extension snowflake_id.' });
+wait_until('a planted function', sub { worker($odd, 'last_error') eq $foreign });
+for my $kind (qw(immutable), 'of parts')
+{
+	$admin->query_safe('BEGIN');
+	$admin->query_safe($_) for 'DROP FUNCTION _snowflake.lease', "CREATE FUNCTION _snowflake.lease(pool text, request jsonb) RETURNS jsonb $planted{$kind}";
+	$admin->query_safe('COMMIT');
+	my $since = $admin->query_safe('SELECT clock_timestamp()');
+	wait_until('a statement is prepared', sub {
+		$admin->query_safe(qq{SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query ~ 'PREPARE snowflake_lease' AND query_start > '$since'}) ne '0' });
+	wait_until('the next one is', sub { $admin->query_safe(qq{SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query ~ 'PREPARE snowflake_lease' AND query_start > timestamptz '$since' + interval '2 s'}) ne '0' });
+	is(worker($odd, 'last_error'), $foreign, "planted: $kind");
+}
 unlike(slurp_file($registry->logfile), qr/LOG:\s+planted/, 'a planted function is not called');
-$admin->query_safe(q{DROP FUNCTION _snowflake.lease});
-$admin->query_safe(q{ALTER FUNCTION _snowflake.right_lease RENAME TO lease});
+uproot();
 wait_until('the right reply', sub { worker($odd, 'worker_id') ne '' });
 take($odd);
+# Nor by the statement that is prepared already.
+plant('immutable');
+wait_until('a planted function beside a lease', sub { worker($odd, 'last_error') eq $foreign });
+unlike(slurp_file($registry->logfile), qr/LOG:\s+planted/, 'a planted function is not called by a statement that was prepared before');
+uproot();
+wait_until('the lease is renewed', sub { worker($odd, 'last_error') eq '' });
 $odd->stop;
 
 # No background worker is left for the keeper.
