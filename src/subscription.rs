@@ -57,25 +57,40 @@ pub unsafe fn leave_generators_out(name: *const c_char) {
 
 /// Refuses a label for a sequence that a worker is still to set. The relation is locked.
 pub fn check_not_listed(relation: pg_sys::Oid) -> Result<(), Error> {
-    let cache = compat::cache(pg_sys::SysCacheIdentifier::SUBSCRIPTIONRELMAP);
-    let none = pg_sys::Datum::null();
-    // SAFETY: in a transaction, which keeps the locks. The rows that are found have this form, and
-    // stay until the list is released.
+    let lock = pg_sys::AccessShareLock.cast_signed();
+    let index = pg_sys::Oid::from(pg_sys::SubscriptionRelSrrelidSrsubidIndexId);
+    let mut key = pg_sys::ScanKeyData::default();
+    let mut subscriptions = Vec::new();
+    // SAFETY: in a transaction, which keeps the locks. The condition is of the column's type; rows
+    // have this form, and stay until the next one is asked for. The cache of PostgreSQL would keep
+    // an empty list for each sequence, also after it is dropped.
     unsafe {
-        let rows = pg_sys::SearchSysCacheList(cache, 1, relation.into(), none, none);
-        let count = usize::try_from((*rows).n_members).unwrap_or(0);
-        let subscriptions: Vec<pg_sys::Oid> = (*rows)
-            .members
-            .as_slice(count)
-            .iter()
-            .map(|row| {
-                let row = pg_sys::GETSTRUCT(&raw mut (**row).tuple);
-                (*row.cast::<pg_sys::FormData_pg_subscription_rel>()).srsubid
-            })
-            .collect();
-        pg_sys::ReleaseCatCacheList(rows);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+        let (column, equal) = (
+            pg_sys::Anum_pg_subscription_rel_srrelid as i16,
+            pg_sys::BTEqualStrategyNumber as u16,
+        );
+        pg_sys::ScanKeyInit(
+            &mut key,
+            column,
+            equal,
+            pg_sys::F_OIDEQ.into(),
+            relation.into(),
+        );
+        let list = pg_sys::table_open(pg_sys::SubscriptionRelRelationId, lock);
+        let now = std::ptr::null_mut();
+        let scan = pg_sys::systable_beginscan(list, index, true, now, 1, &mut key);
+        loop {
+            let row = pg_sys::systable_getnext(scan);
+            if row.is_null() {
+                break;
+            }
+            let row = pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_subscription_rel>();
+            subscriptions.push((*row).srsubid);
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(list, lock);
         for subscription in subscriptions {
-            let lock = pg_sys::AccessShareLock.cast_signed();
             pg_sys::LockSharedObject(pg_sys::SubscriptionRelationId, subscription, 0, lock);
             let state = pg_sys::GetSubscriptionRelState(subscription, relation, &mut 0);
             // Without a row, the state is unknown.

@@ -151,12 +151,11 @@ impl Line {
         }
         let why = if self.client.take_if(|client| client.has_ended()).is_some() {
             "The thread that asks the registry has ended.".to_string()
-        } else if let Some(asked) = self.asked.as_ref().filter(|asked| is_late(asked)) {
+        } else {
+            let asked = self.asked.as_ref().filter(|asked| is_late(asked))?;
             self.client = None;
             let late = asked.wait.not_answered("registry", pool);
             format!("{late} The look-up of its host name may hang.")
-        } else {
-            return None;
         };
         self.asked.take().map(|asked| (asked, Outcome::failed(why)))
     }

@@ -373,7 +373,7 @@ impl Generator {
         };
         // A rotation has a bound of its own.
         let is_next_rotation = switches && self.rotates_worker();
-        let reserved = Some(layout.tick_of(s.reserved)).filter(|_| !is_next_rotation);
+        let reserved = (!is_next_rotation).then_some(layout.tick_of(s.reserved));
         // A mark past the end is first of all a mark too far ahead.
         if first >= layout.last_tick() {
             return Err(time_used_up);

@@ -407,7 +407,7 @@ pub(super) fn left(
     // All that it has issued lies before the bound, and has ended but for this.
     let ended = held.unwrap_or(row.bound).min(row.bound);
     let is_known = held.is_some() || server.horizon.is_some();
-    server.horizon = server.horizon.max(Some(ended).filter(|_| is_known));
+    server.horizon = server.horizon.max(is_known.then_some(ended));
     server.stopped = true;
     server.until = input.now;
     servers.put_server(server);
