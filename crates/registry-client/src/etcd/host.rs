@@ -289,8 +289,10 @@ impl EtcdRegistry {
             }));
         }
         change.put(&key, "", lease);
-        let mut body = change.body();
-        body["failure"] = json!([{ "request_range": { "key": encoded(&key) } }]);
+        let body = json!({
+            "compare": change.compare, "success": change.success,
+            "failure": [{ "request_range": { "key": encoded(&key) } }],
+        });
         let answer = match self.gateway.call("/v3/kv/txn", &body, until) {
             Ok(answer) => answer.body,
             Err(GatewayError::Refused {
