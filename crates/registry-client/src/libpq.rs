@@ -111,14 +111,6 @@ impl ResultRows {
     }
 }
 
-/// What a connection runs.
-#[derive(Clone, Copy)]
-enum Statement<'a> {
-    Text(&'a str),
-    /// The name of a prepared one.
-    Prepared(&'a str),
-}
-
 /// Waits until a deadline, and after it once only: a server that sends without end is always
 /// ready.
 struct Patience<'a> {
@@ -270,32 +262,11 @@ impl Connection {
         timeout: Duration,
         waiter: &mut dyn Waiter,
     ) -> Result<ResultRows, LibpqError> {
-        self.run(Statement::Text(sql), parameters, timeout, waiter)
-    }
-
-    /// As [`Self::query`], with a statement that PREPARE has given this name.
-    pub fn execute(
-        &mut self,
-        name: &str,
-        parameters: &[Option<&str>],
-        timeout: Duration,
-        waiter: &mut dyn Waiter,
-    ) -> Result<ResultRows, LibpqError> {
-        self.run(Statement::Prepared(name), parameters, timeout, waiter)
-    }
-
-    fn run(
-        &mut self,
-        statement: Statement<'_>,
-        parameters: &[Option<&str>],
-        timeout: Duration,
-        waiter: &mut dyn Waiter,
-    ) -> Result<ResultRows, LibpqError> {
         if !self.is_usable() {
             return Err(LibpqError::Lost("the connection was given up".to_string()));
         }
         let deadline = Instant::now() + timeout;
-        self.send(statement, parameters)?;
+        self.send(sql, parameters)?;
         // An interrupt may end the function at each wait.
         self.is_idle = false;
         self.warned().set(false);
@@ -327,11 +298,8 @@ impl Connection {
     }
 
     /// Hands the statement to libpq.
-    fn send(
-        &self,
-        statement: Statement<'_>,
-        parameters: &[Option<&str>],
-    ) -> Result<(), LibpqError> {
+    fn send(&self, sql: &str, parameters: &[Option<&str>]) -> Result<(), LibpqError> {
+        let sql = terminated(sql)?;
         let texts = parameters
             .iter()
             .map(|text| text.map(terminated).transpose())
@@ -340,32 +308,20 @@ impl Connection {
             .iter()
             .map(|text| text.as_ref().map_or(ptr::null(), |text| text.as_ptr()))
             .collect();
-        let count = c_int::try_from(values.len()).unwrap_or(c_int::MAX);
-        let (raw, values, null) = (self.raw.as_ptr(), values.as_ptr(), ptr::null());
         // SAFETY: `values` has as many texts as said, NUL-terminated or NULL, which
         // libpq copies. NULL for the types lets the server choose them, and for the
         // lengths and formats it means text.
         let sent = unsafe {
-            match statement {
-                Statement::Text(sql) => {
-                    let sql = terminated(sql)?;
-                    let no_types = ptr::null();
-                    pq_sys::PQsendQueryParams(
-                        raw,
-                        sql.as_ptr(),
-                        count,
-                        no_types,
-                        values,
-                        null,
-                        null,
-                        0,
-                    )
-                }
-                Statement::Prepared(name) => {
-                    let name = terminated(name)?;
-                    pq_sys::PQsendQueryPrepared(raw, name.as_ptr(), count, values, null, null, 0)
-                }
-            }
+            pq_sys::PQsendQueryParams(
+                self.raw.as_ptr(),
+                sql.as_ptr(),
+                c_int::try_from(values.len()).unwrap_or(c_int::MAX),
+                ptr::null(),
+                values.as_ptr(),
+                ptr::null(),
+                ptr::null(),
+                0,
+            )
         };
         // Row by row, so that what is too long is known before all of it is in memory. A single
         // row is read as a whole: only the deadline, and libpq's 2 GB, limit that.

@@ -20,40 +20,46 @@ use snowflake_core::lease::{Answer, RegistryError, Reply, Request};
 use watch::Watch;
 pub use watch::{Finding, Found};
 
+/// The function of schema `_snowflake` with this name that is the extension's: the owner of that
+/// database can make no function in C, and none of a superuser's.
+macro_rules! find {
+    ($name:literal) => {
+        concat!(
+            "SELECT f.oid FROM pg_catalog.pg_proc AS f \
+                JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) f.pronamespace \
+                JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
+                JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
+                WHERE n.nspname OPERATOR(pg_catalog.=) '_snowflake' \
+                    AND f.proname OPERATOR(pg_catalog.=) '",
+            $name,
+            "' AND o.rolsuper AND l.lanname OPERATOR(pg_catalog.=) 'c' LIMIT 1"
+        )
+    };
+}
+
 /// Sets what the registry's functions need, whatever the role or the database has set, and
 /// looks for the extension. A statement ends on the other server when this one no longer
 /// waits for it; a commit that waits for a synchronous standby does not. Also tells when the
 /// other postmaster started, in microseconds: only this server itself did so at the same
 /// one.
-const SET_UP: &str = "SELECT (SELECT e.extname FROM pg_catalog.pg_extension AS e \
-        WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id'), \
-    (extract(epoch FROM pg_catalog.pg_postmaster_start_time()) \
-        OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, \
-    pg_catalog.set_config('default_transaction_isolation', 'read committed', false), \
-    pg_catalog.set_config('default_transaction_read_only', 'off', false), \
-    pg_catalog.set_config('statement_timeout', '5s', false), \
-    pg_catalog.set_config('lock_timeout', '5s', false), \
-    pg_catalog.current_database()";
+const SET_UP: &str = concat!(
+    "SELECT (SELECT e.extname FROM pg_catalog.pg_extension AS e \
+            WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id'), \
+        (extract(epoch FROM pg_catalog.pg_postmaster_start_time()) \
+            OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, (",
+    find!("lease"),
+    "), pg_catalog.set_config('default_transaction_isolation', 'read committed', false), \
+        pg_catalog.set_config('default_transaction_read_only', 'off', false), \
+        pg_catalog.set_config('statement_timeout', '5s', false), \
+        pg_catalog.set_config('lock_timeout', '5s', false), \
+        pg_catalog.current_database()"
+);
 
-/// The function of schema `_snowflake` with this name that is the extension's: the owner of that
-/// database can make no function in C, and none of a superuser's.
-const FIND: &str = "SELECT f.oid FROM pg_catalog.pg_proc AS f \
-    JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) f.pronamespace \
-    JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
-    JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
-    WHERE n.nspname OPERATOR(pg_catalog.=) '_snowflake' \
-        AND f.proname OPERATOR(pg_catalog.=) $1::pg_catalog.name \
-        AND o.rolsuper AND l.lanname OPERATOR(pg_catalog.=) 'c'";
-
-/// How often a statement is used before the function is looked for again. PostgreSQL gives an OID
-/// anew after four billion others.
+/// How often the registry is called before its function is looked for again. PostgreSQL gives an
+/// OID anew after four billion others.
 const USES: u32 = 100;
 
-/// The name under which a connection prepares the call of the registry: to plan it anew takes
-/// longer than to answer.
-const LEASE: &str = "snowflake_lease";
-
-/// A call of a function of schema `_snowflake`, unless it is another one than [`FIND`] has found:
+/// A call of a function of schema `_snowflake`, unless it is another one than `find!` has found:
 /// then NULL. The owner of that database may have put one of its name in its place, which would be
 /// run with the rights of this server's role, and answer what its owner wants.
 ///
@@ -61,8 +67,7 @@ const LEASE: &str = "snowflake_lease";
 /// it: to plan a call of an immutable function is to run it.
 ///
 /// Both names, that of the last literal and that of the call, are looked up when the statement
-/// is parsed, also when that happens again after a change of the function. Nothing that others do may
-/// come in between. A session learns of changes when it locks a table, which it also does to read a
+/// is parsed, and nothing that others do may come in between. A session learns of changes when it locks a table, which it also does to read a
 /// catalog row that it has not cached. So what stands in FROM, which is parsed first, has all
 /// tables, all types and the same comparison: from the last literal to the call, everything is in
 /// the caches.
@@ -298,7 +303,9 @@ impl PostgresRegistry {
 /// A connection that is set up, and where it leads.
 struct There {
     connection: Connection,
-    /// How often [`LEASE`] can be used still.
+    /// The OID of the extension's function, or that of none.
+    found: u32,
+    /// How often it is called still before it is looked for again.
     uses: u32,
     /// When the postmaster started.
     started: Option<i64>,
@@ -352,7 +359,8 @@ impl There {
         let database = row.and_then(|row| row.last()?.clone());
         Ok(Self {
             connection,
-            uses: 0,
+            found: oid_in(row.and_then(|row| row.get(2)?.as_deref())),
+            uses: USES,
             started,
             database: database.unwrap_or_default(),
         })
@@ -367,22 +375,27 @@ impl There {
     ) -> Result<Reply, PostgresError> {
         let request = wire::encode(request);
         let parameters = [Some(pool), Some(&*request)];
+        let types = "pg_catalog.text,pg_catalog.jsonb";
         let text = loop {
-            let is_new = self.uses == 0;
-            if is_new {
-                self.prepare(until, waiter)?;
+            if self.uses == 0 {
+                self.found = self.find(find!("lease"), until, waiter)?;
+                self.uses = USES;
             }
-            // After a failure, it is prepared anew.
-            let uses = std::mem::take(&mut self.uses);
-            let time = left(until);
-            let rows = self.connection.execute(LEASE, &parameters, time, waiter)?;
+            let is_new = self.uses == USES;
+            self.uses -= 1;
+            let call = call_of("lease", types, "a.pool, a.request", self.found);
+            let rows = self
+                .connection
+                .query(&call, &parameters, left(until), waiter)?;
             if let Some(text) = rows.first_value() {
-                self.uses = uses - 1;
                 break text.to_string();
             }
             if is_new {
+                self.uses = 0;
                 return Err(PostgresError::ForeignFunction);
             }
+            // The extension may have been made anew.
+            self.uses = 0;
         };
         // The wait for a synchronous standby was ended: the reply could be lost.
         if self.connection.has_warned() {
@@ -391,30 +404,20 @@ impl There {
         wire::decode(&text).map_err(PostgresError::Unreadable)
     }
 
-    fn prepare(&mut self, until: Instant, waiter: &mut dyn Waiter) -> Result<(), LibpqError> {
-        let found = self.find("lease", until, waiter)?;
-        let types = "pg_catalog.text,pg_catalog.jsonb";
-        let call = call_of("lease", types, "a.pool, a.request", found);
-        for statement in ["DEALLOCATE ALL", &format!("PREPARE {LEASE} AS {call}")] {
-            self.connection.query(statement, &[], left(until), waiter)?;
-        }
-        self.uses = USES;
-        Ok(())
-    }
-
-    /// The OID of the extension's function with this name, or else that of none.
     fn find(
         &mut self,
-        function: &str,
+        statement: &str,
         until: Instant,
         waiter: &mut dyn Waiter,
     ) -> Result<u32, LibpqError> {
-        let rows = self
-            .connection
-            .query(FIND, &[Some(function)], left(until), waiter)?;
-        let found = rows.first_value().and_then(|oid| oid.parse().ok());
-        Ok(found.unwrap_or_default())
+        let rows = self.connection.query(statement, &[], left(until), waiter)?;
+        Ok(oid_in(rows.first_value()))
     }
+}
+
+/// The OID of what was found, or else that of nothing.
+fn oid_in(found: Option<&str>) -> u32 {
+    found.and_then(|oid| oid.parse().ok()).unwrap_or_default()
 }
 
 fn left(until: Instant) -> Duration {
@@ -470,7 +473,7 @@ fn read_host(
     waiter: &mut dyn Waiter,
 ) -> Result<Option<String>, PostgresError> {
     let mut there = There::of(host, until, waiter)?;
-    let found = there.find("read_registry", until, waiter)?;
+    let found = there.find(find!("read_registry"), until, waiter)?;
     let call = call_of("read_registry", "", "", found);
     // The parameters are of no use.
     let parameters = [Some(""), Some("{}")];

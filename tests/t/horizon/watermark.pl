@@ -45,7 +45,11 @@ is($node->safe_psql('postgres', $processes), 0, 'without the setting there is no
 my $has_text = -e $node->config_data('--pkglibdir') . '/test_decoding.so';
 my $plugin = $has_text ? 'test_decoding' : 'pgoutput';
 note('this PostgreSQL lacks test_decoding: pgoutput takes its place') if !$has_text;
-my @slots = ([ 'text', $plugin ], [ 'binary', 'pgoutput' ], [ 'streaming', 'pgoutput', 'false, true' ], [ 'program', 'pgoutput' ], [ 'two_phase', $plugin, 'false, true' ]);
+# Now and then, an assertion of PostgreSQL 18 fails when it streams (rbtxn_is_streamed(toptxn) in pgoutput.c, at a part that was rolled
+# back): only servers without assertions stream here.
+my @streaming = $node->safe_psql('postgres', 'SHOW debug_assertions') eq 'on' ? () : 'streaming';
+note('this PostgreSQL has assertions: nothing is sent in blocks') if !@streaming;
+my @slots = ([ 'text', $plugin ], [ 'binary', 'pgoutput' ], map({ [ $_, 'pgoutput', 'false, true' ] } @streaming), [ 'program', 'pgoutput' ], [ 'two_phase', $plugin, 'false, true' ]);
 $node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('$_->[0]', '$_->[1]', @{[ $_->[2] // 'false' ]})") for @slots;
 set_by_reload($node, 'snowflake_id.watermark_databases' => 'postgres, bare, none_such');
 wait_until('the log tells of a database that does not exist', sub { in_log($node, qr/no watermark is written in database "none_such"/) });
@@ -390,7 +394,7 @@ do
 	$faults++;
 	waitpid $pgbench, 0;
 	wait_until('the server is up', sub { eval { $node->poll_query_until('postgres', 'SELECT true') } });
-	consume_all($node, qw(text binary streaming two_phase middle)) if $wanted;
+	consume_all($node, qw(text binary), @streaming, qw(two_phase middle)) if $wanted;
 	$rows = seen('main text')->{rows};
 	note("$rows rows after $faults faults") if $wanted;
 } while ($wanted && ($rows < $wanted || $faults < 2));
@@ -450,7 +454,7 @@ SKIP:
 }
 
 # A standby decodes the same.
-consume_all($node, qw(text binary streaming two_phase middle));
+consume_all($node, qw(text binary), @streaming, qw(two_phase middle));
 $node->wait_for_catchup($standby);
 consume_all($standby, 'standby') if $node->pg_version >= 16;
 
@@ -498,8 +502,11 @@ my $sharp = 0;
 $sharp += $_->{sharp} for values %seen;
 cmp_ok($sharp, '>', 0, 'a watermark that is 1 ms later would be wrong');
 note("sent in blocks: $ends{c} transactions that were committed, $ends{p} prepared, $ends{A} parts rolled back");
-cmp_ok($_, '>', 0, 'sent before its end') for values %ends;
-cmp_ok($seen{'main streaming'}{sharp}, '>', 0, 'also of the stream with blocks');
+if (@streaming)
+{
+	cmp_ok($_, '>', 0, 'sent before its end') for values %ends;
+	cmp_ok($seen{'main streaming'}{sharp}, '>', 0, 'also of the stream with blocks');
+}
 cmp_ok($faults, '>=', $wanted ? 2 : 1, 'the server has crashed');
 cmp_ok($rows, '>=', $wanted, 'as many rows as were wanted') if $wanted;
 is($standby->safe_psql('postgres', $processes), 1, 'the new primary has its process');
