@@ -67,10 +67,10 @@ const USES: u32 = 100;
 /// it: to plan a call of an immutable function is to run it.
 ///
 /// Both names, that of the last literal and that of the call, are looked up when the statement
-/// is parsed, and nothing that others do may come in between. A session learns of changes when it locks a table, which it also does to read a
-/// catalog row that it has not cached. So what stands in FROM, which is parsed first, has all
-/// tables, all types and the same comparison: from the last literal to the call, everything is in
-/// the caches.
+/// is parsed, and nothing that others do may come in between. A session learns of changes when
+/// it locks a table, which it also does to read a catalog row that it has not cached. So what
+/// stands in FROM, which is parsed first, has all types and the same comparison: from the last
+/// literal to the call, everything is in the caches.
 fn call_of(function: &str, types: &str, arguments: &str, found: u32) -> String {
     let is_ours = format!(
         "'_snowflake.{function}({types})'::pg_catalog.regprocedure::pg_catalog.oid \
