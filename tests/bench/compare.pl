@@ -169,7 +169,7 @@ sub value_and_ratio
 	return sub {
 		my ($who) = @_;
 		my $value = sprintf $format, median(@{ $measured{$row}{ $who->{key} } }) * ($scale // 1);
-		return $who->{key} eq 'ours' ? $value : sprintf '%s (%.2g times)', $value, ratio($row, $who);
+		return $who->{key} eq 'ours' ? $value : sprintf '%s (%.2g)', $value, ratio($row, $who);
 	};
 }
 line('one client, ns per key, without the call itself', value_and_ratio('cost', '%.0f'), 'cost');
@@ -259,14 +259,14 @@ sub verdict
 	return "refuses: $later->{error}" if $later->{error};
 	my %seen = map { $_ => 1 } @{ $earlier->{ids} };
 	my $again = grep { $seen{$_} } @{ $later->{ids} };
-	return $again ? "**$again of " . @{ $later->{ids} } . ' repeated**' : 'none';
+	return $again ? "**$again of " . @{ $later->{ids} } . '**' : 'none';
 }
 sub goes_back
 {
 	my ($who, $earlier, $later) = @_;
 	return '' if $who->{type} ne 'bigint' || $later->{error} || !@{ $earlier->{ids} };
 	my $greatest = max(@{ $earlier->{ids} });
-	return (grep { $_ < $greatest } @{ $later->{ids} }) ? '; order goes back' : '';
+	return (grep { $_ < $greatest } @{ $later->{ids} }) ? '; goes back' : '';
 }
 sub outcome { my ($who, $earlier, $later) = @_; return verdict($earlier, $later) . goes_back($who, $earlier, $later); }
 
@@ -338,7 +338,7 @@ for my $who (@who)
 	  : take($node, $who, 50 * $keys);
 	$node->stop;
 	start_with_clock($node, $offset);
-	record('burst', $who, outcome($who, $before, take($node, $who, 50 * $keys)) =~ s/\d+ of \d+ repeated/repeated/r);
+	record('burst', $who, outcome($who, $before, take($node, $who, 50 * $keys)) =~ s/\d+ of \d+/repeated/r);
 }
 line('restart after a burst', joined('burst'));
 $node->stop('immediate');
