@@ -374,8 +374,8 @@ for my $kind ([ 0, 0 ], [ 0, 1 ], [ 1, 0 ], [ 1, 1 ])
 	my $row = "failover $own$behind";
 	record($row, $_, outcome($_, $lost{ $_->{key} }, take($standby, $_, 2 * $keys))) for @who;
 	$standby->stop('immediate');
-	my $title = $own ? 'failover to a standby that lags and has a number of its own' : "failover to a standby that lags and has the primary's number";
-	line($behind ? 'the same, with a clock that is behind by the time since the last keys' : $title, joined($row));
+	my $title = $own ? 'failover to a lagging standby with its own number' : "failover to a lagging standby with the primary's number";
+	line($behind ? 'the same, with a clock behind by the time since the last keys' : $title, joined($row));
 }
 
 # Two servers with a number each are restarted, and take keys at one instant.
