@@ -88,7 +88,7 @@ fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutE
 }
 
 /// The tick that holds the first argument, a timestamptz.
-fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
+pub fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
     let micros = time::micros_within(call.number(0));
     Ok(layout.tick_at(call.instant(0)?, micros)?)
 }
@@ -101,14 +101,25 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     if matches!(whose, Whose::Text(_)) && call.count() == 3 {
         return encode_fields(call, label);
     }
+    compose(label, call.number(1), call.number(2), |layout| {
+        tick(call, layout)
+    })
+}
+
+/// The ID with these parts.
+pub fn compose(
+    label: &Label,
+    worker: i64,
+    sequence: i64,
+    tick: impl FnOnce(&Layout) -> Result<Tick, Error>,
+) -> Result<i64, Error> {
     // With such a field, more than one ID would be a right answer.
     let open = |field: &&Field| matches!(field.role, FieldRole::Mode(None) | FieldRole::Caller);
     if let Some(field) = label.fields().iter().find(open) {
         return Err(LayoutError::Missing(field.name.clone()).into());
     }
     let layout = label.layout();
-    let tick = tick(call, &layout)?;
-    Ok(layout.encode(tick, call.number(1), call.number(2))?.get())
+    Ok(layout.encode(tick(&layout)?, worker, sequence)?.get())
 }
 
 fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {

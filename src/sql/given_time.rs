@@ -1,0 +1,290 @@
+//! IDs of given times: those of rows that are older than their insertion, such as an import's.
+//!
+//! Such an ID lies in a tick that has passed, where this server and others have issued IDs. What
+//! makes it unique:
+//!
+//! 1. Its worker ID is one that no server has, had or can lease. A superuser vouches for that by
+//!    `snowflake_reserve_worker_id()`. What this server knows, it checks: its own worker ID, the
+//!    pools of its registry, and what was reserved before. It is for ticks that have passed, so a
+//!    server that gets the worker ID later has only later ones.
+//! 2. Table `_snowflake.issued_at` has how many of these IDs each tick has: one row for each tick,
+//!    which is written in the transaction of the caller. Two transactions that want IDs of one tick
+//!    wait for each other, and what is rolled back was not issued.
+//! 3. Somebody may have got IDs that the table does not have, since a part of it was lost: after
+//!    a restore, after a promotion without the latest transactions, in a copy of the server. So a
+//!    reservation is for this server and this life of it, [`server`]. In any other one, calls are
+//!    refused until a worker ID is reserved that was not used before, or a superuser says that
+//!    nothing was lost. A commit waits for the disk, whatever `synchronous_commit` says: what the
+//!    client has been told survives a crash.
+//! 4. The label's layout says where an ID has its parts, so a reservation is for one layout.
+//!
+//! Rows are locked in this order: the reservation, which [`reserve`] takes for itself; then ticks.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use pgrx::pg_sys;
+
+use super::super::error::{self, Error, given_time};
+use super::super::guard::{Guard, Purpose};
+use super::super::label::Described;
+use super::super::session_generator::{self, SessionGenerator};
+use super::super::shmem::Shared;
+use super::super::{compat, guc, os_clock, server_key, session, shmem};
+use super::call::{Call, c_function};
+use super::decode;
+use snowflake_core::id::Tick;
+use snowflake_core::label::Label;
+use snowflake_core::layout::Layout;
+
+/// The reservation of a generator, which stays as it is until the transaction ends.
+const RESERVED: &str =
+    "SELECT worker_id, server, layout FROM _snowflake.reserved WHERE generator = $1::oid FOR SHARE";
+
+/// One more ID in a tick; returns how many it had. The tick is named by its first ID.
+const COUNT: &str = "INSERT INTO _snowflake.issued_at AS i (generator, first_id, ids) VALUES ($1::oid, $2::bigint, 1) \
+     ON CONFLICT (generator, first_id) DO UPDATE SET ids = i.ids + 1 RETURNING i.ids - 1 AS before";
+
+/// The reservation of a generator, for [`reserve`], and whether it has used a worker ID before.
+const TO_CHANGE: &str = "SELECT worker_id, server, layout, $2::bigint = ANY (used) AS is_used \
+     FROM _snowflake.reserved WHERE generator = $1::oid FOR UPDATE";
+
+const MAKE: &str = "INSERT INTO _snowflake.reserved (generator, worker_id, server, layout) \
+     VALUES ($1::oid, $2::bigint, $3, $4)";
+
+const CONFIRM: &str = "UPDATE _snowflake.reserved SET server = $2 WHERE generator = $1::oid";
+
+const REPLACE: &str = "UPDATE _snowflake.reserved SET worker_id = $2::bigint, server = $3, layout = $4, \
+     used = used || worker_id WHERE generator = $1::oid";
+
+/// No ID has the worker ID of before any more. OIDs of generators that are gone can come again.
+const FORGET: &str = "DELETE FROM _snowflake.issued_at AS i WHERE i.generator = $1::oid OR NOT EXISTS \
+     (SELECT FROM pg_class AS c WHERE c.oid = i.generator)";
+
+const FORGET_DROPPED: &str = "DELETE FROM _snowflake.reserved AS r WHERE NOT EXISTS \
+     (SELECT FROM pg_class AS c WHERE c.oid = r.generator)";
+
+/// Whether the registry of this server can be seen, and which of its pools can lease a worker ID:
+/// those of the namespace of the pool that is named, or of all namespaces if no pool has that name.
+const POOLS: &str = "SELECT count(u.now) AS registries, string_agg(p.name, ', ') AS pools \
+     FROM _snowflake.used AS u LEFT JOIN LATERAL ( \
+         SELECT s.pool ->> 'name' AS name FROM unnest(u.pools) AS s (pool) \
+         WHERE int8range((s.pool #> '{ids,start}')::bigint, (s.pool #> '{ids,end}')::bigint) @> $1::bigint \
+           AND NOT _snowflake.ranges(s.pool -> 'except') @> $1::bigint \
+           AND coalesce((SELECT o.pool ->> 'namespace' FROM unnest(u.pools) AS o (pool) WHERE o.pool ->> 'name' = $2) \
+               = s.pool ->> 'namespace', true)) AS p ON true";
+
+/// This server, and since when nothing may have been lost of what was stored before:
+/// [`server_key::clean_since`]. A copy of the data directory is another directory.
+fn server() -> &'static str {
+    static SERVER: OnceLock<String> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let key = server_key::server_key();
+        format!(
+            "{:x}-{:x}-{:x}",
+            key.system,
+            key.inode,
+            server_key::clean_since()
+        )
+    })
+}
+
+/// A generator that gives IDs of given times, to a role that may set its mark, as `setval()`.
+struct Given {
+    entry: &'static SessionGenerator,
+    described: &'static Described,
+    /// Its OID, as a parameter.
+    oid: String,
+    guard: Guard,
+}
+
+impl Given {
+    fn new(entry: &'static SessionGenerator) -> Result<Self, Error> {
+        entry.lock_for(pg_sys::ACL_UPDATE)?;
+        let described = entry.learn()?.described;
+        let layout = described.label.layout();
+        if !layout.has_worker() || layout.sequence_bits() == 0 {
+            return Err(given_time::no_field(
+                &entry.name(),
+                &described.label.layout_text(),
+            ));
+        }
+        // This lock is of the weakest mode: requests to a registry in this database go on.
+        let guard = Guard::take(Purpose::Read)?.ok_or_else(error::no_default_generator)?;
+        let oid = entry.relation().to_u32().to_string();
+        Ok(Self {
+            entry,
+            described,
+            oid,
+            guard,
+        })
+    }
+
+    const fn label(&self) -> &Label {
+        &self.described.label
+    }
+
+    /// Where an ID of this generator has its parts, as text.
+    fn layout(&self) -> String {
+        let values = self.label().values().into_iter();
+        let layout = values.filter(|(key, _)| ["layout", "epoch", "tick"].contains(key));
+        layout.map(|(_, value)| value).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A reservation that this session has read and locked.
+#[derive(Clone, Copy)]
+struct Held {
+    /// The generator, and what the locks and the reading are good for: this part of this
+    /// transaction, until PostgreSQL tells of a change.
+    holds_for: (pg_sys::Oid, u32, pg_sys::SubTransactionId, u64),
+    guard: Guard,
+    worker: i64,
+}
+
+thread_local! {
+    /// What the latest call has found: to find it again takes longer than all else.
+    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+}
+
+impl Held {
+    fn of(entry: &'static SessionGenerator) -> Result<Self, Error> {
+        entry.lock_for(pg_sys::ACL_UPDATE)?;
+        // SAFETY: in a transaction.
+        let part = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        let transaction = compat::transaction();
+        let holds_for = (entry.relation(), transaction, part, session::changes());
+        if let Some(known) = HELD.get().filter(|it| it.holds_for == holds_for) {
+            return Ok(known);
+        }
+        let given = Given::new(entry)?;
+        let reserved = given.guard.row(RESERVED, &[&given.oid])?;
+        let reserved = reserved.ok_or_else(|| given_time::not_reserved(&entry.name()))?;
+        let worker = number(reserved.get("worker_id"))?;
+        if reserved.get("server") != Some(server()) {
+            return Err(given_time::may_have_lost(&entry.name(), worker));
+        }
+        if reserved.get("layout") != Some(&given.layout()) {
+            return Err(given_time::other_layout(&entry.name(), worker));
+        }
+        let held = Self {
+            holds_for,
+            guard: given.guard,
+            worker,
+        };
+        HELD.set(Some(held));
+        Ok(held)
+    }
+}
+
+// `snowflake_nextval_at(created_at [, generator]) -> bigint`.
+c_function!(snowflake_nextval_at, |call| {
+    let shared = shmem::shared()?;
+    let entry = call.entry(1)?;
+    session_generator::prevent_where_nextval_is(c"snowflake_nextval_at()");
+    let held = Held::of(entry)?;
+    let (at, now) = (call.instant(0)?, os_clock::wall().millis());
+    if at > now {
+        return Err(given_time::in_future(&entry.name(), at, now));
+    }
+    let described = entry.learn()?.described;
+    check_not_own(entry, described, held.worker, shared)?;
+    let compose = |sequence| {
+        let tick = |layout: &Layout| decode::tick(call, layout);
+        decode::compose(&described.label, held.worker, sequence, tick)
+    };
+    let (oid, first) = (
+        entry.relation().to_u32().to_string(),
+        compose(0)?.to_string(),
+    );
+    let before = held.guard.value(COUNT, &[&oid, &first])?;
+    // SAFETY: sets a flag of this transaction.
+    unsafe { pg_sys::ForceSyncCommit() };
+    compose(number(before.as_deref())?)
+});
+
+// `snowflake_reserve_worker_id(generator, worker_id, nothing_lost)`.
+c_function!(snowflake_reserve_worker_id, |call| reserve(call));
+
+fn reserve(call: &Call) -> Result<(), Error> {
+    HELD.set(None);
+    let shared = shmem::shared()?;
+    let given = Given::new(session::of_named(
+        call.get(0).unwrap_or(pg_sys::InvalidOid),
+    )?)?;
+    session_generator::prevent_where_nextval_is(c"snowflake_reserve_worker_id()");
+    let (name, worker) = (given.entry.name(), call.number(1));
+    let _ = decode::compose(given.label(), worker, 0, |_| Ok(Tick::new(0)))?;
+    check_not_own(given.entry, given.described, worker, shared)?;
+    check_not_leased(&given, worker)?;
+    let (number, layout) = (worker.to_string(), given.layout());
+    let Some(reserved) = given.guard.row(TO_CHANGE, &[&given.oid, &number])? else {
+        given.guard.row(FORGET_DROPPED, &[])?;
+        given
+            .guard
+            .row(MAKE, &[&given.oid, &number, server(), &layout])?;
+        return Ok(());
+    };
+    if reserved.is("is_used") {
+        return Err(given_time::used(&name, worker));
+    }
+    if reserved.get("worker_id") != Some(&number) {
+        given.guard.row(FORGET, &[&given.oid])?;
+        given
+            .guard
+            .row(REPLACE, &[&given.oid, &number, server(), &layout])?;
+        return Ok(());
+    }
+    if reserved.get("layout") != Some(&layout) {
+        return Err(given_time::other_layout(&name, worker));
+    }
+    if reserved.get("server") != Some(server()) {
+        if !call.get(2).unwrap_or(false) {
+            return Err(given_time::may_have_lost(&name, worker));
+        }
+        given.guard.row(CONFIRM, &[&given.oid, server()])?;
+    }
+    Ok(())
+}
+
+/// Refuses the worker ID with which this server issues IDs of the present.
+fn check_not_own(
+    entry: &SessionGenerator,
+    described: &Described,
+    worker: i64,
+    shared: &Shared,
+) -> Result<(), Error> {
+    let own = entry.worker_id(described, shared);
+    match own {
+        Some(own) if i64::from(own.get()) == worker => {
+            Err(given_time::own_worker(&entry.name(), worker))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a worker ID that the registry of this server can lease to a server or a generator.
+fn check_not_leased(given: &Given, worker: i64) -> Result<(), Error> {
+    let server_pool = guc::pool();
+    let pool = if given.described.generator.rotates_worker() {
+        given.label().pool()
+    } else {
+        &server_pool
+    };
+    let found = given.guard.row(POOLS, &[&worker.to_string(), pool])?;
+    let pools = found.as_ref().and_then(|row| row.get("pools"));
+    if let Some(pools) = pools {
+        return Err(given_time::can_be_leased(worker, pools));
+    }
+    let is_seen = found.is_some_and(|row| row.get("registries") != Some("0"));
+    if guc::registry().is_empty() || is_seen {
+        return Ok(());
+    }
+    Err(given_time::no_registry(worker))
+}
+
+/// A number that a statement of ours has returned.
+fn number(text: Option<&str>) -> Result<i64, Error> {
+    let number = text.and_then(|text| text.parse().ok());
+    number.ok_or_else(error::no_query)
+}
