@@ -109,7 +109,7 @@ impl Given {
                 &described.label.layout_text(),
             ));
         }
-        // This lock is of the weakest mode: requests to a registry in this database go on.
+        // This lock is of the weakest mode: requests to a registry in this database continue.
         let guard = Guard::take(Purpose::Read)?.ok_or_else(error::no_default_generator)?;
         let oid = entry.relation().to_u32().to_string();
         Ok(Self {

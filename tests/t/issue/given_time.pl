@@ -128,13 +128,25 @@ is(sql($state), '1|1', 'and what is known of the one before is not needed any mo
 refused('a worker ID that was reserved before', reserve(1000), '55000', qr/was reserved .* before/);
 refused('even if nothing was lost', reserve(1000, $again), '55000', qr/was reserved .* before/);
 
+# What a session has read is good for as long as its lock: a savepoint that is rolled back ends it,
+# and so does a reservation of its own.
+my $worker = "SELECT worker_id FROM snowflake_decode($tick, 'event_ids')";
+$first->query_safe("BEGIN; SAVEPOINT a; SELECT $tick; ROLLBACK TO a");
+sql(reserve(990));
+is($first->query_safe($worker), 990, 'after a savepoint, the worker ID that was reserved meanwhile');
+$first->query_safe(reserve(991));
+is($first->query_safe($worker), 991, 'and the one that the same transaction reserves');
+$first->query_safe('ROLLBACK');
+is($first->query_safe($worker), 990, 'which its rollback undoes');
+sql(reserve(1002) . "; SELECT $tick");
+
 # Who may do what.
 sql(q{CREATE ROLE app LOGIN; CREATE ROLE importer LOGIN;
 	GRANT USAGE ON SEQUENCE event_ids TO app; GRANT UPDATE ON SEQUENCE event_ids TO importer});
 my ($app, $importer) = map { session($node, $_) } qw(app importer);
 is(scalar error_in($app, "SELECT $tick"), '42501', 'USAGE on the generator is not enough');
 is($importer->query_safe("SELECT sequence FROM snowflake_decode($tick, 'event_ids')"), 1, 'UPDATE is');
-is(scalar error_in($importer, reserve(1002)), '42501', 'only superusers reserve worker IDs');
+is(scalar error_in($importer, reserve(1009)), '42501', 'only superusers reserve worker IDs');
 is(scalar error_in($importer, 'SELECT * FROM _snowflake.issued_at'), '42501', 'the tables are internal');
 # Objects of others do not come before those that the statements name.
 $importer->query_safe(q{CREATE TEMP TABLE pg_class (oid oid); CREATE TEMP TABLE reserved (generator oid); SET search_path = pg_temp, public});
@@ -144,14 +156,14 @@ $_->quit for $app, $importer;
 # A restart loses nothing. After a crash, a server cannot tell: its disk may be that of yesterday.
 $_->quit for $first, $second;
 $node->restart;
-is(sql("SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1001|3', 'a restart goes on');
+is(sql("SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1002|3', 'a restart continues');
 is(sql("SET synchronous_commit = off; SELECT sequence FROM snowflake_decode($tick, 'event_ids')"), 4, 'a commit that waits for nothing');
 $node->stop('immediate');
 $node->start;
-refused('after a crash', "SELECT $tick", '55000', qr/may repeat IDs of worker ID 1001.*nothing_lost => true\)/s);
-refused('and without a word', reserve(1001), '55000', qr/may repeat IDs/);
-sql(reserve(1001, $again));
-is(sql("SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1001|5', 'has waited for the disk');
+refused('after a crash', "SELECT $tick", '55000', qr/may repeat IDs of worker ID 1002.*nothing_lost => true\)/s);
+refused('and without a word', reserve(1002), '55000', qr/may repeat IDs/);
+sql(reserve(1002, $again));
+is(sql("SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1002|5', 'has waited for the disk');
 my $prepared = sql("BEGIN; SELECT $tick; PREPARE TRANSACTION 'later'");
 is(sql("COMMIT PREPARED 'later'; SELECT $tick"), $prepared + 1, 'a prepared transaction keeps its IDs');
 # A crash of one process is none of the server.
@@ -162,7 +174,7 @@ kill_backend($node, $session->query_safe('SELECT pg_backend_pid()'));
 is(sql("SELECT sequence FROM snowflake_decode($tick, 'event_ids')"), 8, 'after a crash of a process');
 
 # A worker ID that the server got later, and a layout that was changed.
-$node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1001');
+$node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1002');
 $node->restart;
 refused('the server has the worker ID now', "SELECT $tick", '55000', qr/that of this server/);
 $node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 7');
@@ -178,7 +190,7 @@ sql(q{SELECT snowflake_reserve_worker_id('changing', 10); SELECT snowflake_nextv
 # What was dropped is forgotten with the next reservation.
 sql(q{DROP SEQUENCE changing; SELECT snowflake_create_generator('other', 'preset=twitter')});
 sql(q{SELECT snowflake_reserve_worker_id('other', 9)});
-sql(reserve(1002));
+sql(reserve(1003));
 is(sql('SELECT count(*) FROM _snowflake.reserved'), 2, 'two generators');
 is(sql($state), '0|', 'neither of which has issued any');
 
@@ -193,22 +205,22 @@ $node->wait_for_catchup($standby);
 refused('on a standby', "SELECT $tick", '25006', qr/read-only|recovery/, $standby);
 $node->stop;
 $standby->promote;
-refused('after a promotion', "SELECT $tick", '55000', qr/may repeat IDs of worker ID 1002/, $standby);
-$standby->safe_psql('postgres', reserve(1003));
-is($standby->safe_psql('postgres', "SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1003|0', 'a worker ID that was not used');
+refused('after a promotion', "SELECT $tick", '55000', qr/may repeat IDs of worker ID 1003/, $standby);
+$standby->safe_psql('postgres', reserve(1004));
+is($standby->safe_psql('postgres', "SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1004|0', 'a worker ID that was not used');
 my ($out) = run_command([ 'pg_dump', '-h', $standby->host, '-p', $standby->port, 'postgres' ]);
 unlike($out, qr/COPY _snowflake/, 'a dump has no reservation');
 $standby->stop;
 
 PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $node->data_dir . '_copy');
 $node->start;
-is(sql("SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1002|1', 'the original goes on');
+is(sql("SELECT worker_id, sequence FROM snowflake_decode($tick, 'event_ids')"), '1003|1', 'the original continues');
 $node->stop;
 rename($node->data_dir, $node->data_dir . '_original') or die $!;
 rename($node->data_dir . '_copy', $node->data_dir) or die $!;
 chmod 0700, $node->data_dir;
 $node->start;
-refused('a copy of a stopped server', "SELECT $tick", '55000', qr/may repeat IDs of worker ID 1002/);
+refused('a copy of a stopped server', "SELECT $tick", '55000', qr/may repeat IDs of worker ID 1003/);
 $node->stop;
 
 # A registry can lease the worker IDs of its pools, but for those that it leaves out.
