@@ -48,10 +48,13 @@ thread_local! {
 }
 
 /// The place of this process.
+#[inline]
 fn holder(shared: &Shared) -> Result<&'static ProcessHolds, Error> {
-    if let Some(holder) = HOLDER.get() {
-        return Ok(holder);
-    }
+    HOLDER.get().map_or_else(|| take_place(shared), Ok)
+}
+
+#[cold]
+fn take_place(shared: &Shared) -> Result<&'static ProcessHolds, Error> {
     let holder = shared.holder(compat::process_index());
     let holder = holder.ok_or_else(error::no_horizon::no_place)?;
     holder.withdraw_all();
