@@ -8,6 +8,7 @@ CREATE TABLE _snowflake.reserved (
     worker_id bigint NOT NULL,
     server text NOT NULL,
     layout text NOT NULL,
+    before_tick bigint NOT NULL,
     used bigint[] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE _snowflake.reserved IS
@@ -15,8 +16,9 @@ COMMENT ON TABLE _snowflake.reserved IS
 COMMENT ON COLUMN _snowflake.reserved.generator IS 'OID of the generator''s sequence';
 COMMENT ON COLUMN _snowflake.reserved.worker_id IS 'worker ID of the IDs';
 COMMENT ON COLUMN _snowflake.reserved.server IS
-    'the server that issues them: system identifier, inode of the data directory, and the last start that may have lost something';
+    'the server that issues them: system identifier, database, timeline, hash of the place, the last start that may have lost something';
 COMMENT ON COLUMN _snowflake.reserved.layout IS 'where IDs have their parts';
+COMMENT ON COLUMN _snowflake.reserved.before_tick IS 'tick in which it was reserved: IDs are of ticks before it';
 COMMENT ON COLUMN _snowflake.reserved.used IS 'worker IDs that were reserved before';
 
 CREATE TABLE _snowflake.issued_at (
@@ -46,5 +48,5 @@ CREATE FUNCTION snowflake_reserve_worker_id(generator regclass, worker_id bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_reserve_worker_id';
 COMMENT ON FUNCTION snowflake_reserve_worker_id(regclass, bigint, boolean) IS
-    'reserves a worker ID that no server has, had or can lease for snowflake_nextval_at(); '
-    'nothing_lost: use the one of before again, although the server has crashed or was upgraded';
+    'reserves a worker ID that no server has, had or can lease for snowflake_nextval_at(), for times before the call; '
+    'nothing_lost: use the one of before again, although the server has crashed, or was moved or upgraded';

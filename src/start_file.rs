@@ -65,7 +65,21 @@ pub fn note_start(worker: Option<WorkerId>, clean_since: u128) {
             FILE.to_string_lossy()
         );
         ERRCODE_IO_ERROR.error(message).log("");
+        // What a start before this one has noted may be false by now.
+        let _ = fs::remove_file(FILE.to_str().unwrap_or_default());
     }
+}
+
+/// Where this server is: what tells places apart, but for the device; and when the data directory
+/// got its first file, which an archive that is unpacked into it replaces.
+pub fn place() -> String {
+    let now = StartRecord::now(None);
+    let first = fs::metadata("PG_VERSION").map(|file| (file.ino(), file.ctime()));
+    let (inode, changed) = first.unwrap_or_default();
+    format!(
+        "{} {} {} {} {inode} {changed}",
+        now.machine_id, now.host_name, now.data_directory, now.inode
+    )
 }
 
 /// A start of a server. Texts are in one line each; empty if unknown.

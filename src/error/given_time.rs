@@ -4,19 +4,32 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
 use super::super::time::display;
-use super::{Code, Error, not_ready, not_supported};
+use super::{Code, Error, not_ready, not_supported, out_of_range};
 use snowflake_core::id::UnixMillis;
 
-pub fn in_future(generator: &str, at: UnixMillis, now: UnixMillis) -> Error {
-    let message = format!("the time of an ID of generator {generator} is in the future");
+pub fn not_before(generator: &str, worker: i64, before: UnixMillis) -> Error {
+    let message = format!(
+        "the time of an ID of generator {generator} is not before {}",
+        display(before)
+    );
     ERRCODE_DATETIME_FIELD_OVERFLOW
         .error(message)
-        .detail(format!(
-            "It is {}; the clock of this server shows {}.",
-            display(at),
-            display(now)
+        .detail(format!("At that instant, worker ID {worker} was reserved, for IDs of times before it."))
+        .hint(format!(
+            "Rows of now get their IDs from snowflake_nextval(). For a later time that has passed, a superuser \
+             repeats the reservation: SELECT snowflake_reserve_worker_id({}, {worker})",
+            quote_literal(generator)
         ))
-        .hint("Rows of now get their IDs from snowflake_nextval().")
+}
+
+pub fn full(generator: &str, tick: UnixMillis, numbers: i64) -> Error {
+    let message = format!(
+        "the tick of {} has no more IDs of generator {generator}",
+        display(tick)
+    );
+    out_of_range(message)
+        .detail(format!("It has {numbers} IDs."))
+        .hint("Spread the rows over the ticks around it: for times that are whole days or seconds, add milliseconds to them.")
 }
 
 pub fn no_field(generator: &str, layout: &str) -> Error {
@@ -42,7 +55,7 @@ pub fn may_have_lost(generator: &str, worker: i64) -> Error {
     ))
     .detail(
         "Since the worker ID was reserved, this server has crashed, or was promoted, restored, \
-             copied or upgraded: it may have lost which IDs it has issued.",
+             copied, moved or upgraded: it may have lost which IDs it has issued.",
     )
     .hint(format!(
         "{} Or, if nothing was lost, because the server has crashed and kept its disk, or because \
@@ -77,9 +90,24 @@ pub fn own_worker(generator: &str, worker: i64) -> Error {
 }
 
 pub fn can_be_leased(worker: i64, pools: &str) -> Error {
-    not_ready(format!("the registry can lease worker ID {worker} to a server"))
-        .detail(format!("It is one of pool {pools}."))
-        .hint("Choose a worker ID outside of the pools, or make the pool without it: see except_ids of snowflake_create_pool().")
+    not_ready(format!(
+        "the registry can lease worker ID {worker} to a server"
+    ))
+    .detail(format!("It is one of pool {pools}."))
+    .hint("Choose a worker ID outside of the pools that no server has had.")
+}
+
+pub fn was_leased(worker: i64) -> Error {
+    not_ready(format!(
+        "the registry has leased worker ID {worker} to a server before"
+    ))
+    .detail("View snowflake_workers, or the registry's table of leases, has the server.")
+    .hint("Choose a worker ID that no server has had.")
+}
+
+pub fn two_registries() -> Error {
+    not_ready("this database has pools of its own, and this server leases from a different registry")
+        .hint("If no server leases from the pools of this database, drop them: SELECT snowflake_drop_pool(...)")
 }
 
 pub fn no_registry(worker: i64) -> Error {

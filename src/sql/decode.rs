@@ -101,25 +101,18 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     if matches!(whose, Whose::Text(_)) && call.count() == 3 {
         return encode_fields(call, label);
     }
-    compose(label, call.number(1), call.number(2), |layout| {
-        tick(call, layout)
-    })
+    let tick = tick(call, &label.layout())?;
+    compose(label, tick, call.number(1), call.number(2))
 }
 
 /// The ID with these parts.
-pub fn compose(
-    label: &Label,
-    worker: i64,
-    sequence: i64,
-    tick: impl FnOnce(&Layout) -> Result<Tick, Error>,
-) -> Result<i64, Error> {
+pub fn compose(label: &Label, tick: Tick, worker: i64, sequence: i64) -> Result<i64, Error> {
     // With such a field, more than one ID would be a right answer.
     let open = |field: &&Field| matches!(field.role, FieldRole::Mode(None) | FieldRole::Caller);
     if let Some(field) = label.fields().iter().find(open) {
         return Err(LayoutError::Missing(field.name.clone()).into());
     }
-    let layout = label.layout();
-    Ok(layout.encode(tick(&layout)?, worker, sequence)?.get())
+    Ok(label.layout().encode(tick, worker, sequence)?.get())
 }
 
 fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {

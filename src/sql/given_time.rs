@@ -3,10 +3,10 @@
 //! Such an ID lies in a tick that has passed, where this server and others have issued IDs. What
 //! makes it unique:
 //!
-//! 1. Its worker ID is one that no server has, had or can lease. A superuser vouches for that by
-//!    `snowflake_reserve_worker_id()`. What this server knows, it checks: its own worker ID, the
-//!    pools of its registry, and what was reserved before. It is for ticks that have passed, so a
-//!    server that gets the worker ID later has only later ones.
+//! 1. Its worker ID is one that no server has had. A superuser vouches for that by
+//!    `snowflake_reserve_worker_id()`. What this server knows, it checks: its own worker ID, and
+//!    what its registry can lease and has leased. The word is good for ticks before the call:
+//!    a server that gets the worker ID later has only later ones.
 //! 2. Table `_snowflake.issued_at` has how many of these IDs each tick has: one row for each tick,
 //!    which is written in the transaction of the caller. Two transactions that want IDs of one tick
 //!    wait for each other, and what is rolled back was not issued.
@@ -16,7 +16,9 @@
 //!    refused until a worker ID is reserved that was not used before, or a superuser says that
 //!    nothing was lost. A commit waits for the disk, whatever `synchronous_commit` says: what the
 //!    client has been told survives a crash.
-//! 4. The label's layout says where an ID has its parts, so a reservation is for one layout.
+//! 4. The label's layout says where an ID has its parts, so a reservation is for one layout. It
+//!    begins with a mark: a generator without one could get a layout in which its IDs of now are
+//!    equal to these.
 //!
 //! Rows are locked in this order: the reservation, which [`reserve`] takes for itself; then ticks.
 
@@ -30,16 +32,14 @@ use super::super::guard::{Guard, Purpose};
 use super::super::label::Described;
 use super::super::session_generator::{self, SessionGenerator};
 use super::super::shmem::Shared;
-use super::super::{compat, guc, os_clock, server_key, session, shmem};
+use super::super::{compat, guc, os_clock, registry, server_key, session, shmem, start_file};
 use super::call::{Call, c_function};
-use super::decode;
+use super::{admin, decode};
 use snowflake_core::id::Tick;
 use snowflake_core::label::Label;
-use snowflake_core::layout::Layout;
 
 /// The reservation of a generator, which stays as it is until the transaction ends.
-const RESERVED: &str =
-    "SELECT worker_id, server, layout FROM _snowflake.reserved WHERE generator = $1::oid FOR SHARE";
+const RESERVED: &str = "SELECT worker_id, server, layout, before_tick FROM _snowflake.reserved WHERE generator = $1::oid FOR SHARE";
 
 /// One more ID in a tick; returns how many it had. The tick is named by its first ID.
 const COUNT: &str = "INSERT INTO _snowflake.issued_at AS i (generator, first_id, ids) VALUES ($1::oid, $2::bigint, 1) \
@@ -49,13 +49,13 @@ const COUNT: &str = "INSERT INTO _snowflake.issued_at AS i (generator, first_id,
 const TO_CHANGE: &str = "SELECT worker_id, server, layout, $2::bigint = ANY (used) AS is_used \
      FROM _snowflake.reserved WHERE generator = $1::oid FOR UPDATE";
 
-const MAKE: &str = "INSERT INTO _snowflake.reserved (generator, worker_id, server, layout) \
-     VALUES ($1::oid, $2::bigint, $3, $4)";
+const MAKE: &str = "INSERT INTO _snowflake.reserved (generator, worker_id, server, layout, before_tick) \
+     VALUES ($1::oid, $2::bigint, $3, $4, $5::bigint)";
 
-const CONFIRM: &str = "UPDATE _snowflake.reserved SET server = $2 WHERE generator = $1::oid";
+const CONFIRM: &str = "UPDATE _snowflake.reserved SET server = $2, before_tick = $3::bigint WHERE generator = $1::oid";
 
 const REPLACE: &str = "UPDATE _snowflake.reserved SET worker_id = $2::bigint, server = $3, layout = $4, \
-     used = used || worker_id WHERE generator = $1::oid";
+     before_tick = $5::bigint, used = used || worker_id WHERE generator = $1::oid";
 
 /// No ID has the worker ID of before any more. OIDs of generators that are gone can come again.
 const FORGET: &str = "DELETE FROM _snowflake.issued_at AS i WHERE i.generator = $1::oid OR NOT EXISTS \
@@ -64,34 +64,44 @@ const FORGET: &str = "DELETE FROM _snowflake.issued_at AS i WHERE i.generator = 
 const FORGET_DROPPED: &str = "DELETE FROM _snowflake.reserved AS r WHERE NOT EXISTS \
      (SELECT FROM pg_class AS c WHERE c.oid = r.generator)";
 
-/// Whether the registry of this server can be seen, and which of its pools can lease a worker ID:
-/// those of the namespace of the pool that is named, or of all namespaces if no pool has that name.
-const POOLS: &str = "SELECT count(u.now) AS registries, string_agg(p.name, ', ') AS pools \
-     FROM _snowflake.used AS u LEFT JOIN LATERAL ( \
+/// Whether the registry of this server can be seen, which of its pools can lease a worker ID, and
+/// whether it has leased it before: in the namespace of the pool that is named, or in all of them if
+/// no pool has that name.
+const POOLS: &str = "SELECT count(u.now) AS registries, string_agg(p.name, ', ') AS pools, bool_or(EXISTS ( \
+         SELECT FROM unnest(u.namespaces, u.leases) AS l (namespace, lease) \
+         WHERE (l.lease -> 'worker')::bigint = $1::bigint AND coalesce(l.namespace = n.namespace, true))) AS was_leased \
+     FROM _snowflake.used AS u \
+     LEFT JOIN LATERAL ( \
+         SELECT o.pool ->> 'namespace' AS namespace FROM unnest(u.pools) AS o (pool) WHERE o.pool ->> 'name' = $2) AS n ON true \
+     LEFT JOIN LATERAL ( \
          SELECT s.pool ->> 'name' AS name FROM unnest(u.pools) AS s (pool) \
          WHERE int8range((s.pool #> '{ids,start}')::bigint, (s.pool #> '{ids,end}')::bigint) @> $1::bigint \
            AND NOT _snowflake.ranges(s.pool -> 'except') @> $1::bigint \
-           AND coalesce((SELECT o.pool ->> 'namespace' FROM unnest(u.pools) AS o (pool) WHERE o.pool ->> 'name' = $2) \
-               = s.pool ->> 'namespace', true)) AS p ON true";
+           AND coalesce(s.pool ->> 'namespace' = n.namespace, true)) AS p ON true";
 
-/// This server, and since when nothing may have been lost of what was stored before:
-/// [`server_key::clean_since`]. A copy of the data directory is another directory.
+/// This database of this server, and since when nothing may have been lost of what was stored before:
+/// [`server_key::clean_since`]. A promotion begins a timeline. A server that was stopped and then
+/// copied or restored is at another place, unless its disk was copied as a whole.
 fn server() -> &'static str {
     static SERVER: OnceLock<String> = OnceLock::new();
     SERVER.get_or_init(|| {
-        let key = server_key::server_key();
-        format!(
-            "{:x}-{:x}-{:x}",
-            key.system,
-            key.inode,
-            server_key::clean_since()
-        )
+        let place = start_file::place();
+        // SAFETY: as many bytes as there are; variables of this process, which is not in recovery.
+        unsafe {
+            let length = i32::try_from(place.len()).unwrap_or(i32::MAX);
+            let place = pg_sys::hash_bytes_extended(place.as_ptr(), length, 0);
+            let (system, timeline) = (
+                pg_sys::GetSystemIdentifier(),
+                pg_sys::GetWALInsertionTimeLine(),
+            );
+            let (database, clean) = (pg_sys::MyDatabaseId.to_u32(), server_key::clean_since());
+            format!("{system:x}-{database:x}-{timeline:x}-{place:x}-{clean:x}")
+        }
     })
 }
 
 /// A generator that gives IDs of given times, to a role that may set its mark, as `setval()`.
 struct Given {
-    entry: &'static SessionGenerator,
     described: &'static Described,
     /// Its OID, as a parameter.
     oid: String,
@@ -113,7 +123,6 @@ impl Given {
         let guard = Guard::take(Purpose::Read)?.ok_or_else(error::no_default_generator)?;
         let oid = entry.relation().to_u32().to_string();
         Ok(Self {
-            entry,
             described,
             oid,
             guard,
@@ -140,6 +149,8 @@ struct Held {
     holds_for: (pg_sys::Oid, u32, pg_sys::SubTransactionId, u64),
     guard: Guard,
     worker: i64,
+    /// IDs are of ticks before this one.
+    before: Tick,
 }
 
 thread_local! {
@@ -171,6 +182,7 @@ impl Held {
             holds_for,
             guard: given.guard,
             worker,
+            before: Tick::new(number(reserved.get("before_tick"))?.unsigned_abs()),
         };
         HELD.set(Some(held));
         Ok(held)
@@ -183,24 +195,30 @@ c_function!(snowflake_nextval_at, |call| {
     let entry = call.entry(1)?;
     session_generator::prevent_where_nextval_is(c"snowflake_nextval_at()");
     let held = Held::of(entry)?;
-    let (at, now) = (call.instant(0)?, os_clock::wall().millis());
-    if at > now {
-        return Err(given_time::in_future(&entry.name(), at, now));
-    }
     let described = entry.learn()?.described;
     check_not_own(entry, described, held.worker, shared)?;
-    let compose = |sequence| {
-        let tick = |layout: &Layout| decode::tick(call, layout);
-        decode::compose(&described.label, held.worker, sequence, tick)
-    };
+    let layout = described.label.layout();
+    let tick = decode::tick(call, &layout)?;
+    if tick >= held.before {
+        let before = layout.instant_of(held.before);
+        return Err(given_time::not_before(&entry.name(), held.worker, before));
+    }
+    let compose = |sequence| decode::compose(&described.label, tick, held.worker, sequence);
     let (oid, first) = (
         entry.relation().to_u32().to_string(),
         compose(0)?.to_string(),
     );
-    let before = held.guard.value(COUNT, &[&oid, &first])?;
+    let before = number(held.guard.value(COUNT, &[&oid, &first])?.as_deref())?;
+    if before.unsigned_abs() > layout.max_sequence() {
+        return Err(given_time::full(
+            &entry.name(),
+            layout.instant_of(tick),
+            before,
+        ));
+    }
     // SAFETY: sets a flag of this transaction.
     unsafe { pg_sys::ForceSyncCommit() };
-    compose(number(before.as_deref())?)
+    compose(before)
 });
 
 // `snowflake_reserve_worker_id(generator, worker_id, nothing_lost)`.
@@ -209,42 +227,38 @@ c_function!(snowflake_reserve_worker_id, |call| reserve(call));
 fn reserve(call: &Call) -> Result<(), Error> {
     HELD.set(None);
     let shared = shmem::shared()?;
-    let given = Given::new(session::of_named(
-        call.get(0).unwrap_or(pg_sys::InvalidOid),
-    )?)?;
     session_generator::prevent_where_nextval_is(c"snowflake_reserve_worker_id()");
-    let (name, worker) = (given.entry.name(), call.number(1));
-    let _ = decode::compose(given.label(), worker, 0, |_| Ok(Tick::new(0)))?;
-    check_not_own(given.entry, given.described, worker, shared)?;
+    let entry = session::of_named(call.get(0).unwrap_or(pg_sys::InvalidOid))?;
+    let now = os_clock::wall().millis();
+    let given = Given::new(entry)?;
+    let (name, worker) = (entry.name(), call.number(1));
+    let _ = decode::compose(given.label(), Tick::new(0), worker, 0)?;
+    check_not_own(entry, given.described, worker, shared)?;
     check_not_leased(&given, worker)?;
+    admin::raise(entry, |_| Ok(now))?;
+    let before = given.label().layout().tick_at(now, 0)?.get().to_string();
     let (number, layout) = (worker.to_string(), given.layout());
     let Some(reserved) = given.guard.row(TO_CHANGE, &[&given.oid, &number])? else {
         given.guard.row(FORGET_DROPPED, &[])?;
-        given
-            .guard
-            .row(MAKE, &[&given.oid, &number, server(), &layout])?;
-        return Ok(());
+        let values = [&*given.oid, &number, server(), &layout, &before];
+        return given.guard.row(MAKE, &values).map(drop);
     };
     if reserved.is("is_used") {
         return Err(given_time::used(&name, worker));
     }
     if reserved.get("worker_id") != Some(&number) {
         given.guard.row(FORGET, &[&given.oid])?;
-        given
-            .guard
-            .row(REPLACE, &[&given.oid, &number, server(), &layout])?;
-        return Ok(());
+        let values = [&*given.oid, &number, server(), &layout, &before];
+        return given.guard.row(REPLACE, &values).map(drop);
     }
     if reserved.get("layout") != Some(&layout) {
         return Err(given_time::other_layout(&name, worker));
     }
-    if reserved.get("server") != Some(server()) {
-        if !call.get(2).unwrap_or(false) {
-            return Err(given_time::may_have_lost(&name, worker));
-        }
-        given.guard.row(CONFIRM, &[&given.oid, server()])?;
+    if reserved.get("server") != Some(server()) && !call.get(2).unwrap_or(false) {
+        return Err(given_time::may_have_lost(&name, worker));
     }
-    Ok(())
+    let values = [&*given.oid, server(), &before];
+    given.guard.row(CONFIRM, &values).map(drop)
 }
 
 /// Refuses the worker ID with which this server issues IDs of the present.
@@ -263,8 +277,12 @@ fn check_not_own(
     }
 }
 
-/// Refuses a worker ID that the registry of this server can lease to a server or a generator.
+/// Refuses a worker ID that the registry of this server can lease to a server or a generator, or has
+/// leased.
 fn check_not_leased(given: &Given, worker: i64) -> Result<(), Error> {
+    if registry::is_not_the_setting()? {
+        return Err(given_time::two_registries());
+    }
     let server_pool = guc::pool();
     let pool = if given.described.generator.rotates_worker() {
         given.label().pool()
@@ -272,15 +290,13 @@ fn check_not_leased(given: &Given, worker: i64) -> Result<(), Error> {
         &server_pool
     };
     let found = given.guard.row(POOLS, &[&worker.to_string(), pool])?;
-    let pools = found.as_ref().and_then(|row| row.get("pools"));
-    if let Some(pools) = pools {
-        return Err(given_time::can_be_leased(worker, pools));
+    let get = |column| found.as_ref().and_then(|row| row.get(column));
+    match (get("pools"), get("was_leased")) {
+        (Some(pools), _) => Err(given_time::can_be_leased(worker, pools)),
+        (None, Some("t")) => Err(given_time::was_leased(worker)),
+        _ if guc::registry().is_empty() || get("registries") != Some("0") => Ok(()),
+        _ => Err(given_time::no_registry(worker)),
     }
-    let is_seen = found.is_some_and(|row| row.get("registries") != Some("0"));
-    if guc::registry().is_empty() || is_seen {
-        return Ok(());
-    }
-    Err(given_time::no_registry(worker))
 }
 
 /// A number that a statement of ours has returned.

@@ -73,6 +73,8 @@ sql(q{TRUNCATE old_events;
 my $more = sql('SELECT count(*) FROM old_events');
 cmp_ok($more, '>', 2_000, 'many rows are imported again');
 (my $unordered = $import) =~ s/ ORDER BY .*//s;
+refused('times after the reservation', $unordered, '22008', qr/is not before/);
+sql(reserve(1000));
 sql("$unordered ORDER BY random()");
 my $all = $rows + 1000 + $more;
 is(sql('SELECT count(*), count(DISTINCT id) FROM events'), "$all|$all", 'no ID of the first time or of the server is repeated');
@@ -80,13 +82,15 @@ is(sql('SELECT count(*), count(DISTINCT id) FROM events'), "$all|$all", 'no ID o
 # Times and ticks that are refused, and change nothing.
 my $state = 'SELECT count(*), sum(ids) FROM _snowflake.issued_at';
 my $before = sql($state);
-refused('a time of the future', q{SELECT snowflake_nextval_at(clock_timestamp() + interval '1 s', 'event_ids')}, '22008', qr/in the future/);
+refused('a time after the reservation', q{SELECT snowflake_nextval_at(clock_timestamp(), 'event_ids')}, '22008', qr/is not before .*snowflake_reserve_worker_id\('public\.event_ids', 1000\)/s);
+sql(reserve(1000));
+$before = sql($state);
 refused('a time before the epoch', q{SELECT snowflake_nextval_at('2014-12-31 23:59:59.999Z', 'event_ids')}, '22008', qr/2015/);
 refused('infinity', q{SELECT snowflake_nextval_at('-infinity', 'event_ids')}, '22008', qr/infin/);
-refused('more rows in a tick than numbers', "$one FROM generate_series(1, 97)", '22003', qr/4095/);
+refused('more rows in a tick than numbers', "$one FROM generate_series(1, 97)", '22003', qr/tick of 2020-02-29 12:00:00.* has no more IDs/);
 is(sql($state), $before, 'refused calls have stored nothing');
 sql("$one FROM generate_series(1, 96)");
-refused('a tick that is full', $one, '22003', qr/4095/);
+refused('a tick that is full', $one, '22003', qr/tick of 2020-02-29 12:00:00.* has no more IDs/);
 is(sql('SELECT snowflake_nextval_at(NULL, NULL) IS NULL'), 't', 'NULL gives NULL');
 
 # Two sessions want IDs of one tick: the second one waits, and gets what the first one leaves.
@@ -180,12 +184,13 @@ refused('the server has the worker ID now', "SELECT $tick", '55000', qr/that of 
 $node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 7');
 $node->restart;
 sql(q{SELECT snowflake_create_generator('changing', 'preset=twitter'); SELECT snowflake_reserve_worker_id('changing', 9);
-	SELECT snowflake_nextval_at(now(), 'changing'); SELECT snowflake_alter_generator('changing', max_borrow => '5 s')});
-is(sql(q{SELECT snowflake_nextval_at(now(), 'changing') IS NOT NULL}), 't', 'a different policy');
-sql(q{SELECT snowflake_alter_generator('changing', epoch => '2011-01-01Z')});
-refused('a different layout', q{SELECT snowflake_nextval_at(now(), 'changing')}, '55000', qr/for a different layout/);
+	SELECT snowflake_nextval_at('2020-01-01Z', 'changing'); SELECT snowflake_alter_generator('changing', max_borrow => '5 s')});
+is(sql(q{SELECT snowflake_nextval_at('2020-01-01Z', 'changing') IS NOT NULL}), 't', 'a different policy');
+refused('fields that IDs of now could share with them', q{SELECT snowflake_alter_generator('changing', layout => 'time:41 worker:5 sequence:17')}, '55000', qr/./);
+sql(q{SELECT snowflake_alter_generator('changing', epoch => '2005-01-01Z')});
+refused('a different layout', q{SELECT snowflake_nextval_at('2020-01-01Z', 'changing')}, '55000', qr/for a different layout/);
 refused('even if nothing was lost', qq{SELECT snowflake_reserve_worker_id('changing', 9, $again)}, '55000', qr/for a different layout/);
-sql(q{SELECT snowflake_reserve_worker_id('changing', 10); SELECT snowflake_nextval_at(now(), 'changing')});
+sql(q{SELECT snowflake_reserve_worker_id('changing', 10); SELECT snowflake_nextval_at('2020-01-01Z', 'changing')});
 
 # What was dropped is forgotten with the next reservation.
 sql(q{DROP SEQUENCE changing; SELECT snowflake_create_generator('other', 'preset=twitter')});
@@ -232,8 +237,24 @@ cmp_ok(first_id($member), '<', 16, 'a leased worker ID');
 sub reserve_default { return "SELECT snowflake_reserve_worker_id('snowflake_default', $_[0])"; }
 refused('a worker ID of the pool', reserve_default(12), '55000', qr/can lease worker ID 12.*pool main/s, $member);
 $member->safe_psql('postgres', reserve_default(9) . '; ' . reserve_default(17));
-is($member->safe_psql('postgres', q{SELECT worker_id FROM snowflake_decode(snowflake_nextval_at(now()))}), 17, 'one that it leaves out');
+is($member->safe_psql('postgres', q{SELECT worker_id FROM snowflake_decode(snowflake_nextval_at('2026-02-01Z'))}), 17, 'one that it leaves out');
 refused('in the registry itself', reserve_default(12), '55000', qr/can lease worker ID 12/, $registry);
+# A worker ID of a pool that is dropped afterwards.
+on_registry($registry, 'snowflake_create_pool', "'short'", "'[30,31)'");
+my $former = member($template, 'former', "snowflake_id.registry = '" . conninfo($registry) . "'", 'snowflake_id.pool = short');
+$former->start;
+is(first_id($former), 30, 'a server has a worker ID of a pool');
+$former->stop;
+on_registry($registry, 'snowflake_drop_pool', "'short'");
+refused('one that was leased', reserve_default(30), '55000', qr/has leased worker ID 30/, $member);
+# Pools that were left here when the server got a different registry.
+$member->append_conf('postgresql.conf', "snowflake_id.registry = ''");
+$member->restart;
+create_pools($member, q{'left', '[0,2)'});
+$member->append_conf('postgresql.conf', "snowflake_id.registry = '" . conninfo($registry) . "'");
+$member->restart;
+refused('pools that no server uses', reserve_default(18), '55000', qr/pools of its own/, $member);
+$member->safe_psql('postgres', q{SELECT snowflake_drop_pool('left')});
 $registry->stop('immediate');
 my ($code, $text) = error_of($member, reserve_default(18));
 isnt($code, '', 'a registry that cannot be asked');
