@@ -222,7 +222,7 @@ c_function!(snowflake_nextval_at, |call| {
 });
 
 // `snowflake_reserve_worker_id(generator, worker_id, nothing_lost)`.
-c_function!(snowflake_reserve_worker_id, |call| reserve(call));
+c_function!(snowflake_reserve_worker_id, reserve);
 
 fn reserve(call: &Call) -> Result<(), Error> {
     HELD.set(None);
