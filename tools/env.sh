@@ -58,7 +58,7 @@ pg_config_of() {
 }
 
 # in_root_if_needed COMMAND: PostgreSQL 19 is a package of coming releases only, and its source
-# is not served yet: where it is not installed, the calling script goes on in tools/in_root.
+# is not served yet: where it is not installed, the calling script continues in tools/in_root.
 in_root_if_needed() {
     if [ "${PG:-}" = 19 ] && ! pg_config_of 19 >/dev/null; then exec "$top/tools/in_root" "$@"; fi
 }
