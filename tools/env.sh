@@ -8,6 +8,7 @@
 #   BUILD_PROFILE  the profile with which the extension is built: release, or, which is what
 #               most tests take, servers
 #   CITUS       a folder into which Citus was installed, for the tests that need Citus
+#   SERVER_CFLAGS  the C compiler's options for a PostgreSQL that has to be built from source
 #
 # A version that has to be built from source is built with PostgreSQL's assertions
 # where the caller has set assertions=1, as the tests do and the benchmarks do not.
@@ -57,7 +58,7 @@ pg_config_of() {
 }
 
 # in_root_if_needed COMMAND: PostgreSQL 19 is a package of coming releases only, and its source
-# is not served yet: where it is not installed, the calling script goes on in tools/in_root.
+# is not served yet: where it is not installed, the calling script continues in tools/in_root.
 in_root_if_needed() {
     if [ "${PG:-}" = 19 ] && ! pg_config_of 19 >/dev/null; then exec "$top/tools/in_root" "$@"; fi
 }
@@ -225,7 +226,7 @@ build_from_source() {
     # PostgreSQL's own tests are kept beside the build, with the library that they load.
     # What was cut off leaves nothing behind that looks like an installation.
     if ! (cd "$work/source" && ./configure --prefix="$prefix" --enable-tap-tests \
-        ${assertions:+--enable-cassert} --without-icu --without-readline --without-zlib &&
+        ${assertions:+--enable-cassert} ${SERVER_CFLAGS:+CFLAGS="$SERVER_CFLAGS"} --without-icu --without-readline --without-zlib &&
         make -s -j"$(nproc)" install DESTDIR="$work/root" &&
         make -s -C contrib/postgres_fdw install DESTDIR="$work/root" &&
         make -s -C contrib/pg_stat_statements install DESTDIR="$work/root" &&
