@@ -2,7 +2,7 @@
 # make quick    the core's tests but loom's, and formatting; no PostgreSQL needed
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-all   all tests on 15, all but the core's on 16 to 19, and pg_upgrade between them
-# make test-NAME  arm64, citus, container, demo, managed, migrations, monitoring, orms, packages, patroni, suites or upgrade: see CONTRIBUTING.md
+# make test-NAME  arm64, citus, demo, managed, migrations, monitoring, orms, packages, patroni, suites or upgrade: see CONTRIBUTING.md
 # make lint     formatting, clippy, and what only some files may do
 # make soak     random faults for 15 minutes, then odd arguments for 5; before a release
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=.. MOOD=leases
@@ -33,8 +33,8 @@ test_names := citus demo managed migrations monitoring orms patroni suites upgra
 # Each of them is a script in tests/bench.
 bench_names := contention convert horizon instructions type
 package_names := debs source rpm dist sbom version
-# test-packages leaves these out: an emulated server of arm64, and an image.
-alone_names := arm64 container
+# test-packages leaves this out: it emulates a server of arm64.
+alone_names := arm64
 
 .PHONY: all help quick test test-server test-all test-packages lint check-core walks miri \
     torture soak fuzz fuzz-args fuzz-sql bench bench-citus bench-compare demo docs \
