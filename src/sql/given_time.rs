@@ -32,6 +32,7 @@ use super::super::guard::{Guard, Purpose};
 use super::super::label::Described;
 use super::super::session_generator::{self, SessionGenerator};
 use super::super::shmem::Shared;
+use super::super::spi::SpiRow;
 use super::super::{compat, guc, os_clock, registry, server_key, session, shmem, start_file};
 use super::call::{Call, c_function};
 use super::{admin, decode};
@@ -235,30 +236,38 @@ fn reserve(call: &Call) -> Result<(), Error> {
     let _ = decode::compose(given.label(), Tick::new(0), worker, 0)?;
     check_not_own(entry, given.described, worker, shared)?;
     check_not_leased(&given, worker)?;
+    let (number, layout) = (worker.to_string(), given.layout());
+    let reserved = given.guard.row(TO_CHANGE, &[&given.oid, &number])?;
+    let is_same = |row: &SpiRow| row.get("worker_id") == Some(&number);
+    if let Some(reserved) = &reserved {
+        if reserved.is("is_used") {
+            return Err(given_time::used(&name, worker));
+        }
+        if is_same(reserved) && reserved.get("layout") != Some(&layout) {
+            return Err(given_time::other_layout(&name, worker));
+        }
+        let is_here = reserved.get("server") == Some(server());
+        if is_same(reserved) && !is_here && !call.get(2).unwrap_or(false) {
+            return Err(given_time::may_have_lost(&name, worker));
+        }
+    }
     admin::raise(entry, |_| Ok(now))?;
     let before = given.label().layout().tick_at(now, 0)?.get().to_string();
-    let (number, layout) = (worker.to_string(), given.layout());
-    let Some(reserved) = given.guard.row(TO_CHANGE, &[&given.oid, &number])? else {
-        given.guard.row(FORGET_DROPPED, &[])?;
-        let values = [&*given.oid, &number, server(), &layout, &before];
-        return given.guard.row(MAKE, &values).map(drop);
-    };
-    if reserved.is("is_used") {
-        return Err(given_time::used(&name, worker));
+    let values = [&*given.oid, &number, server(), &layout, &before];
+    match &reserved {
+        None => {
+            given.guard.row(FORGET_DROPPED, &[])?;
+            given.guard.row(MAKE, &values)?;
+        }
+        Some(reserved) if is_same(reserved) => {
+            given.guard.row(CONFIRM, &[&given.oid, server(), &before])?;
+        }
+        Some(_) => {
+            given.guard.row(FORGET, &[&given.oid])?;
+            given.guard.row(REPLACE, &values)?;
+        }
     }
-    if reserved.get("worker_id") != Some(&number) {
-        given.guard.row(FORGET, &[&given.oid])?;
-        let values = [&*given.oid, &number, server(), &layout, &before];
-        return given.guard.row(REPLACE, &values).map(drop);
-    }
-    if reserved.get("layout") != Some(&layout) {
-        return Err(given_time::other_layout(&name, worker));
-    }
-    if reserved.get("server") != Some(server()) && !call.get(2).unwrap_or(false) {
-        return Err(given_time::may_have_lost(&name, worker));
-    }
-    let values = [&*given.oid, server(), &before];
-    given.guard.row(CONFIRM, &values).map(drop)
+    Ok(())
 }
 
 /// Refuses the worker ID with which this server issues IDs of the present.
