@@ -199,6 +199,15 @@ sql(reserve(1003));
 is(sql('SELECT count(*) FROM _snowflake.reserved'), 2, 'two generators');
 is(sql($state), '0|', 'neither of which has issued any');
 
+# A server that was stopped, and comes back as a standby that is promoted: another one may have taken
+# its place in between.
+$node->stop;
+$node->set_standby_mode;
+$node->start;
+$node->promote;
+refused('after a clean stop and a promotion', "SELECT $tick", '55000', qr/may repeat IDs of worker ID 1003/);
+sql(reserve(1003, $again));
+
 # A standby that is promoted, a copy, and a dump.
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
