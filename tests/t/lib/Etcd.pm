@@ -79,6 +79,7 @@ sub thaw { my ($self, @numbers) = @_; return $self->signal('CONT', @numbers); }
 sub kill_members
 {
 	my ($self, @numbers) = @_;
+	@numbers = grep { $self->{members}[$_]{pid} } @numbers;
 	$self->signal('KILL', @numbers);
 	for (@numbers) { waitpid $self->{members}[$_]{pid}, 0; delete $self->{members}[$_]{pid}; }
 	return;
