@@ -19,7 +19,7 @@ BEGIN
     ELSIF backfill AND worker_id IS NULL THEN
         RAISE EXCEPTION 'worker_id must be given for old rows' USING ERRCODE = 'invalid_parameter_value',
             DETAIL = 'With the worker ID of a server, an old row could get an ID that the server has issued.',
-            HINT = 'Give one that no server has, or has had, as in worker_id => 1023';
+            HINT = 'Give one that no server has, has had or can lease.';
     ELSIF backfill AND NOT set_default THEN
         RAISE EXCEPTION 'old rows cannot be given IDs while the default stays' USING ERRCODE = 'invalid_parameter_value',
             DETAIL = 'New rows would sort before them.', HINT = 'Leave out set_default => false.';

@@ -79,4 +79,4 @@ COMMENT ON COLUMN snowflake_cluster_servers.reported IS 'when it has reported la
 COMMENT ON COLUMN snowflake_cluster_servers.horizon IS
     'no ID of an earlier instant can appear there any more; NULL if it has not reported';
 COMMENT ON COLUMN snowflake_cluster_servers.lag IS
-    'how long ago that instant is, by the registry''s clock; up to a third of a lease if nothing holds it back';
+    'how long ago that instant is, by the registry''s clock; usually up to 12 s if nothing holds it back';

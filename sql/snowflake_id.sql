@@ -344,11 +344,11 @@ COMMENT ON COLUMN pg_stat_snowflake.issued IS
     'IDs issued, also to transactions that were rolled back and for rows of a batch that were not fetched';
 COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
 COMMENT ON COLUMN pg_stat_snowflake.waits IS
-    'calls that waited for the clock, because too many IDs were asked for or because the clock was set back';
-COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
+    'calls that waited, because too many IDs were asked for, the clock was set back, or the registry had not renewed the lease';
+COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the generator''s clock, because a tick was exhausted';
 COMMENT ON COLUMN pg_stat_snowflake.refusals IS
-    'calls that got no ID because of the clock, an exhausted tick, or the end of the layout''s time';
+    'calls that got no ID because of the clock, the lease, a missing mark, an exhausted tick, or the end of the layout''s time';
 COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'number of times that the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'greatest distance by which the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'number of times that the mark was raised';

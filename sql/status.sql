@@ -198,7 +198,8 @@ BEGIN
         UNION ALL
         SELECT 9, 'warning', 'generator ' || g.name,
             format('The time of its layout ends on %s, in %s.', g.ends_at::date, _snowflake.lasting(g.ends_at - clock_timestamp())),
-            'Make a generator with a later epoch for new rows, and a column that tells which generator made an ID.'
+            'Give the time more bits, if the fields have fewer than 63. Otherwise make a generator with a later epoch for new rows, '
+                'and a column that tells which generator made an ID.'
         FROM generators AS g WHERE g.ends_at < clock_timestamp() + interval '1 year' AND g.problem IS NULL
         UNION ALL
         SELECT 10, 'ok', 'generators', format('%s without trouble', c.seen)
@@ -226,7 +227,7 @@ BEGIN
             'Start its members with --auto-compaction-retention=1h.'
         WHERE library.grown IS NOT NULL AND NOT is_standby)
     SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
-        THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', 'registry', 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
+        THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', CASE WHEN library.keeper_runs THEN 'registry' ELSE 'keeper' END, 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
             NULL, 'horizon', 'few-worker-ids', 'etcd-grown'])[f.place] END END
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;

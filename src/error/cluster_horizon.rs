@@ -40,7 +40,7 @@ pub fn lacking(why: &HorizonError) -> Error {
                 display(server.since.as_nodes_clock())
             ))
             .hint(
-                "A server reports for the first time when a third of its lease has passed, if \
+                "A server reports when it renews its lease, every 10 s, if \
                  \"snowflake_id.horizon_databases\" is set there, and its version of extension \
                  snowflake_id is not older than this one. View snowflake_cluster_servers shows \
                  the servers.",

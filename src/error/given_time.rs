@@ -58,8 +58,8 @@ pub fn may_have_lost(generator: &str, worker: i64) -> Error {
              copied, moved or upgraded: it may have lost which IDs it has issued.",
     )
     .hint(format!(
-        "{} Or, if nothing was lost, because the server has crashed and kept its disk, or because \
-             pg_upgrade has made it of the one before: \
+        "{} Or, if nothing was lost, because the server has crashed and kept its disk, or was moved \
+             or upgraded: \
              SELECT snowflake_reserve_worker_id({}, {worker}, nothing_lost => true)",
         reserve(generator),
         quote_literal(generator)

@@ -220,8 +220,8 @@ fn not_reserved(
                      lead the clock by {limit}."
                 ))
                 .hint(
-                    "Raise max_ahead of the pool, or wait until the clock is that near to the \
-                     instant.",
+                    "Use a pool with a longer max_ahead, or wait until the clock is that near to \
+                     the instant.",
                 )
         }
         ReserveError::PastBound { needed, bound, .. } => {
@@ -267,8 +267,9 @@ fn not_reserved(
                 ))
                 .detail(format!("Its time field ends at {last}."))
                 .hint(
-                    "If the clock is right, new rows need a generator with a later epoch and a \
-                     column that tells which generator made an ID.",
+                    "If the clock is right, give the time more bits, if the fields have fewer than \
+                     63. Otherwise new rows need a generator with a later epoch and a column that \
+                     tells which generator made an ID.",
                 )
         }
         ReserveError::NoClockFree {

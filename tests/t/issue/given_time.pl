@@ -15,7 +15,7 @@ use Snowflake;
 
 my $node = new_node('main', 7, allows_streaming => 1);
 # What is not flushed by its own commit stays unflushed.
-$node->append_conf('postgresql.conf', "wal_writer_delay = '10s'\nautovacuum = off\nmax_prepared_transactions = 5");
+$node->append_conf('postgresql.conf', "wal_writer_delay = '10s'\nautovacuum = off\nmax_prepared_transactions = 5\nmax_connections = 30");
 $node->start;
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 # Runs a statement that is refused, with this SQLSTATE and a text like this one.

@@ -25,7 +25,7 @@ for my $stop ('fast', 'immediate')
 	$node->stop($stop);
 	$clock -= 4;
 	start_with_clock($node, $clock);
-	my $first = first_id_within($node, 1, "after a $stop stop with the clock 4 s back");
+	my $first = first_id_within($node, 3, "after a $stop stop with the clock 4 s back");
 	cmp_ok($first, '>', $last[-1], 'still increasing');
 	my @after = map { [ ids($node, 300_000) ] } 1 .. 2;
 	push @all, @before, \@last, [$first], @after;
