@@ -22,8 +22,9 @@
 //! What is no renewal reads all rows, and changes the state. Of many that do so at the same time all
 //! but one would read in vain, again and again. So each puts the key `/turn` before it reads, and waits
 //! while there is one. No answer depends on that: the key only spares work, and a lease of two
-//! seconds ends it if the server that has put it is gone. There is none without a registry, since an
-//! empty prefix means something.
+//! seconds ends it if the server that has put it is gone. Only who finds no turn makes such a lease,
+//! which is a write: of a thousand that wait, each would make one every two seconds. There is no turn
+//! without a registry, since an empty prefix means something.
 //!
 //! # The lease of etcd comes before the bound
 //!
@@ -222,6 +223,9 @@ pub struct EtcdRegistry {
     /// The lease of etcd with which this server has put the turn, or would put it.
     turn: Option<u64>,
     has_turn: bool,
+    /// How often this server has found others at work since its last answer: the pauses of a server
+    /// that asks again stay as long as they were.
+    tries: u32,
     /// Why the member that has answered last takes no writes, or soon will not: see [`grown`].
     pub grown: String,
 }
@@ -234,6 +238,7 @@ impl EtcdRegistry {
             spare: None,
             turn: None,
             has_turn: false,
+            tries: 0,
             grown: String::new(),
         }
     }
@@ -274,13 +279,25 @@ impl EtcdRegistry {
         }
         let lease = match self.turn {
             Some(lease) => lease,
-            None => match self.new_lease(TURN, until) {
-                Ok(lease) => lease,
-                Err(GatewayError::Refused { .. }) => return Ok(()),
-                Err(failure) => return Err(failure.into()),
-            },
+            None => {
+                if !self.put_turn(None, until)? {
+                    return Ok(());
+                }
+                match self.new_lease(TURN, until) {
+                    Ok(lease) => lease,
+                    Err(GatewayError::Refused { .. }) => return Ok(()),
+                    Err(failure) => return Err(failure.into()),
+                }
+            }
         };
         self.turn = Some(lease);
+        self.has_turn = self.put_turn(Some(lease), until)?;
+        Ok(())
+    }
+
+    /// Puts the turn with a lease of etcd; without one, only looks whether it can be put. Returns false
+    /// where there can be none; fails while somebody else has it.
+    fn put_turn(&mut self, lease: Option<u64>, until: Instant) -> Result<bool, AttemptError> {
         let key = self.key("/turn");
         let mut change = EtcdChange::default();
         for (key, result) in [(self.key("/state"), "GREATER"), (key.clone(), "EQUAL")] {
@@ -288,7 +305,9 @@ impl EtcdRegistry {
                 "key": encoded(&key), "target": "CREATE", "result": result, "create_revision": "0",
             }));
         }
-        change.put(&key, "", lease);
+        if let Some(lease) = lease {
+            change.put(&key, "", lease);
+        }
         let body = json!({
             "compare": change.compare, "success": change.success,
             "failure": [{ "request_range": { "key": encoded(&key) } }],
@@ -301,16 +320,17 @@ impl EtcdRegistry {
                 self.turn = None;
                 return Err(AttemptError::Again);
             }
-            Err(GatewayError::Refused { .. }) => return Ok(()),
+            Err(GatewayError::Refused { .. }) => return Ok(false),
             Err(failure) => return Err(failure.into()),
         };
-        let found = answer.pointer("/responses/0/response_range/kvs/0");
-        // It is this server's own if the answer of an earlier try was lost.
-        let found = found.map(|entry| entry.get("lease").map_or(0, number));
-        self.has_turn = has_succeeded(&answer) || found == Some(lease);
-        match found {
-            Some(_) if !self.has_turn => Err(AttemptError::Again),
-            _ => Ok(()),
+        if has_succeeded(&answer) {
+            return Ok(true);
+        }
+        match answer.pointer("/responses/0/response_range/kvs/0") {
+            None => Ok(false),
+            // It is this server's own if the answer of an earlier try was lost.
+            Some(entry) if lease.is_some() && entry.get("lease").map(number) == lease => Ok(true),
+            Some(_) => Err(AttemptError::Again),
         }
     }
 
@@ -638,11 +658,16 @@ impl EtcdRegistry {
         for left in (1..=tries).rev() {
             let now = Instant::now();
             let part = now + until.saturating_duration_since(now) / left;
-            let mut tries = 0;
             let why = loop {
                 match attempt(self, part) {
-                    Ok(done) => return Ok(done),
-                    Err(AttemptError::Ended(problem)) => return Err(problem),
+                    Ok(done) => {
+                        self.tries = 0;
+                        return Ok(done);
+                    }
+                    Err(AttemptError::Ended(problem)) => {
+                        self.tries = 0;
+                        return Err(problem);
+                    }
                     Err(AttemptError::Away(why)) => break why,
                     Err(AttemptError::Late) => {
                         is_late = true;
@@ -650,8 +675,8 @@ impl EtcdRegistry {
                     }
                     Err(AttemptError::Again) if Instant::now() < part => {
                         // Others wait for who has the turn.
-                        thread::sleep(pause(if self.has_turn { 0 } else { tries }));
-                        tries += 1;
+                        thread::sleep(pause(if self.has_turn { 0 } else { self.tries }));
+                        self.tries = self.tries.saturating_add(1);
                     }
                     Err(AttemptError::Again) => {
                         break "others changed the registry again and again".to_string();

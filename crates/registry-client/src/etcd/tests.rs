@@ -333,6 +333,9 @@ fn one_reads_all_at_a_time() {
     put(&json!("0"));
     assert!(server.renew());
     let before = keys(&etcd);
+    // Who waits makes no lease of etcd: a thousand would make hundreds in a second.
+    let leases = || etcd.call("/v3/lease/leases", &json!({}))["leases"].as_array().map_or(0, Vec::len);
+    let leases_before = leases();
     let mut next = Server::new(&etcd, 2);
     next.wait = Duration::from_millis(500);
     let answer = next.acquire();
@@ -341,6 +344,7 @@ fn one_reads_all_at_a_time() {
         "{answer:?}"
     );
     assert_eq!(keys(&etcd), before);
+    assert_eq!(leases(), leases_before);
     let lease = etcd.call("/v3/lease/grant", &json!({ "TTL": "2" }));
     put(&lease["ID"]);
     next.wait = Duration::from_secs(10);
