@@ -334,8 +334,13 @@ fn one_reads_all_at_a_time() {
     assert!(server.renew());
     let before = keys(&etcd);
     // Who waits makes no lease of etcd: a thousand would make hundreds in a second.
-    let leases = || etcd.call("/v3/lease/leases", &json!({}))["leases"].as_array().map_or(0, Vec::len);
+    let leases = || {
+        etcd.call("/v3/lease/leases", &json!({}))["leases"]
+            .as_array()
+            .map_or(0, Vec::len)
+    };
     let leases_before = leases();
+    assert!(leases_before > 0);
     let mut next = Server::new(&etcd, 2);
     next.wait = Duration::from_millis(500);
     let answer = next.acquire();
