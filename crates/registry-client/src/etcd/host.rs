@@ -57,10 +57,10 @@ use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerKey, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
-/// begin anew, and each time for a part of twice as much. All but one of many that read at the same
-/// time have read in vain.
+/// begin anew, and each time for a part of twice as much, up to 4 s. All but one of many that read at
+/// the same time have read in vain, and a look at the turn costs etcd work, too.
 const PAUSE_MAX: u64 = 16;
-const DOUBLED_MAX: u32 = 6;
+const DOUBLED_MAX: u32 = 8;
 
 /// How long a turn lasts, in seconds, if its server is gone. The least that etcd knows.
 const TURN: u64 = 2;
@@ -673,13 +673,15 @@ impl EtcdRegistry {
                         is_late = true;
                         break "there was no answer in time".to_string();
                     }
-                    Err(AttemptError::Again) if Instant::now() < part => {
-                        // Others wait for who has the turn.
-                        thread::sleep(pause(if self.has_turn { 0 } else { self.tries }));
-                        self.tries = self.tries.saturating_add(1);
-                    }
                     Err(AttemptError::Again) => {
-                        break "others changed the registry again and again".to_string();
+                        // Others wait for who has the turn.
+                        let pause = pause(if self.has_turn { 0 } else { self.tries });
+                        let left = part.saturating_duration_since(Instant::now());
+                        thread::sleep(pause.min(left));
+                        self.tries = self.tries.saturating_add(1);
+                        if pause >= left {
+                            break "others changed the registry again and again".to_string();
+                        }
                     }
                 }
             };
