@@ -303,8 +303,13 @@ install_into() {
     install_extension convert/snowflake_id_convert.control convert "$2/extension"
 }
 
-# install_extension CONTROL FOLDER TO: CREATE EXTENSION runs one script, made of those in
-# FOLDER, in the order that its file `order` gives. Scripts of released versions, and those
+# whole_script FOLDER NAME: prints the script that CREATE EXTENSION NAME runs, which is made of those
+# in FOLDER, in the order that its file `order` gives.
+whole_script() {
+    (cd "$top/$1" && sed 's/$/.sql/' order | xargs -d '\n' cat) | sed "s/@extname@/$2/"
+}
+
+# install_extension CONTROL FOLDER TO: installs the whole script. Those of earlier versions, and those
 # that lead from one to the next, are installed as well, once there are any: Citus makes the
 # extension on a new node in the version that the others have.
 install_extension() {
@@ -314,8 +319,7 @@ install_extension() {
     for script in "$top/$2/$name"--*.sql; do
         if [ -e "$script" ]; then install -m 644 "$script" "$3/"; fi
     done
-    (cd "$top/$2" && sed 's/$/.sql/' order | xargs -d '\n' cat) | sed "s/@extname@/$name/" |
-        install -m 644 /dev/stdin "$3/$name--$(sql_version).sql"
+    whole_script "$2" "$name" | install -m 644 /dev/stdin "$3/$name--$(sql_version).sql"
 }
 
 # image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an
@@ -450,6 +454,14 @@ check_versions() {
     if [ "$heading" != "## $version" ]; then heading+=" (unreleased)"; fi
     [ "$(grep -m 1 '^## ' "$top/CHANGELOG.md")" = "$heading" ] ||
         die "CHANGELOG.md begins with another section than $heading"
+    local folder name frozen
+    for folder in sql convert; do
+        name=snowflake_id
+        if [ "$folder" = convert ]; then name=snowflake_id_convert; fi
+        frozen=$folder/$name--$(sql_version).sql
+        [ ! -e "$top/$frozen" ] || cmp -s <(tail -n +4 "$top/$frozen") <(whole_script "$folder" "$name") ||
+            die "$folder/ makes another script than $frozen: begin the next version, by tools/version"
+    done
     # Files in packages get its date, but only if they are later.
     local date
     date=$(sed -n '/^ -- /{s/.*>  //;p;q}' "$top/debian/changelog")
