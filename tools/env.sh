@@ -460,7 +460,7 @@ check_versions() {
         if [ "$folder" = convert ]; then name=snowflake_id_convert; fi
         frozen=$folder/$name--$(sql_version).sql
         [ ! -e "$top/$frozen" ] || cmp -s <(tail -n +4 "$top/$frozen") <(whole_script "$folder" "$name") ||
-            die "$folder/ makes another script than $frozen: begin the next version, by tools/version"
+            die "$folder/ makes another script than $frozen: begin the next version by tools/version, or freeze one that is not out again by tools/freeze"
     done
     # Files in packages get its date, but only if they are later.
     local date
