@@ -119,7 +119,7 @@ $node->safe_psql('postgres', q{SELECT snowflake_create_generator('old_ids', form
 	SELECT snowflake_create_generator('set_ids', 'preset=twitter'); SELECT setval('set_ids', 1234567)});
 %row = says($node, 'a mark and a layout', 'critical warning ok ok ok ok', 'generator public.set_ids',
 	qr/^critical\|sequence public.set_ids holds 1234567, which is .* no mark\. .*\|Do what the end of the detail says\.$/);
-like($row{'generator public.old_ids'}, qr/^warning\|The time of its layout ends on .*, in (199|200) days\.\|Make a generator/, 'the end of a layout');
+like($row{'generator public.old_ids'}, qr/^warning\|The time of its layout ends on .*, in (199|200) days\.\|Give the time more bits/, 'the end of a layout');
 $node->safe_psql('postgres', 'DROP SEQUENCE old_ids, set_ids');
 
 # A standby, with and without a worker ID to have.
@@ -182,6 +182,7 @@ $leasing->stop;
 $leasing->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $leasing->start;
 says($leasing, 'no keeper', 'critical critical critical ok ok', 'registry', qr/^critical\|The keeper does not run, .*\|.* raise max_worker_processes/);
+is($leasing->safe_psql('postgres', q{SELECT see FROM snowflake_status() WHERE item = 'registry'}), 'docs/operations.md#keeper', 'the page has a row for that');
 $leasing->stop;
 
 # A lease that lasts for longer: there is time. A young one is short, by the registry's clock.
