@@ -291,8 +291,14 @@ impl EtcdRegistry {
             }
         };
         self.turn = Some(lease);
-        self.has_turn = self.put_turn(Some(lease), until)?;
-        Ok(())
+        match self.put_turn(Some(lease), until) {
+            // The lease has ended during a pause: to wait again would waste a turn that is free.
+            Err(AttemptError::Again) if self.turn.is_none() => self.take_turn(until),
+            has_turn => {
+                self.has_turn = has_turn?;
+                Ok(())
+            }
+        }
     }
 
     /// Puts the turn with a lease of etcd; without one, only looks whether it can be put. Returns false
