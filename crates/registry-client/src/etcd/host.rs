@@ -22,9 +22,9 @@
 //! What is no renewal reads all rows, and changes the state. Of many that do so at the same time all
 //! but one would read in vain, again and again. So each puts the key `/turn` before it reads, and waits
 //! while there is one. No answer depends on that: the key only spares work, and a lease of two
-//! seconds ends it if the server that has put it is gone. Only who finds no turn makes such a lease,
-//! which is a write: of a thousand that wait, each would make one every two seconds. There is no turn
-//! without a registry, since an empty prefix means something.
+//! seconds ends it if the server that has put it is gone. To make such a lease is a write, so
+//! that a server first looks whether it can have the turn: otherwise each of a thousand that wait would
+//! make one every two seconds. There is no turn without a registry, since an empty prefix means something.
 //!
 //! # The lease of etcd comes before the bound
 //!
@@ -665,15 +665,13 @@ impl EtcdRegistry {
             let now = Instant::now();
             let part = now + until.saturating_duration_since(now) / left;
             let why = loop {
-                match attempt(self, part) {
-                    Ok(done) => {
-                        self.tries = 0;
-                        return Ok(done);
-                    }
-                    Err(AttemptError::Ended(problem)) => {
-                        self.tries = 0;
-                        return Err(problem);
-                    }
+                let done = attempt(self, part);
+                if matches!(done, Ok(_) | Err(AttemptError::Ended(_))) {
+                    self.tries = 0;
+                }
+                match done {
+                    Ok(done) => return Ok(done),
+                    Err(AttemptError::Ended(problem)) => return Err(problem),
                     Err(AttemptError::Away(why)) => break why,
                     Err(AttemptError::Late) => {
                         is_late = true;
