@@ -163,7 +163,10 @@ impl Line {
     /// Hands over what became of a request. `is_last`: the line ends, and its leases are closed.
     fn take(&mut self, shared: &Shared, asked: &Asked, outcome: Outcome, is_last: bool) {
         let Asked { nonce, number, .. } = *asked;
-        let is_release = |release: &Release| release.node.nonce() == nonce;
+        // A lease that was removed may have had another request under way, which was sent before:
+        // its outcome is not that of the release, and changes nothing any more.
+        let is_release =
+            |release: &Release| release.node.nonce() == nonce && release.request.is_none();
         if let Some(at) = self.releases.iter().position(is_release) {
             if let Some(release) = self.releases.remove(at) {
                 release.log_change(Some(outcome));

@@ -1,6 +1,7 @@
 # Tests requests to the registry that hang, and replies that get lost. A request that hangs for
 # a generator with a worker ID of its own delays no renewal of the server. A keeper that ends
-# before a reply comes leaves the number of its request to the next keeper. Between the server
+# before a reply comes leaves the number of its request to the next keeper. A generator that gets
+# another label while its request hangs returns its worker ID after that. Between the server
 # and its registry there is a proxy, which swallows such requests and replies when it is told to.
 use strict;
 use warnings;
@@ -26,9 +27,10 @@ $registry->safe_psql('postgres', q{SELECT snowflake_create_pool('short', int8ran
 
 # The proxy. While the first file exists, requests for generators go nowhere, and while the
 # second one does, no reply comes; while the third one does, all that comes is late. The
-# connections stay open.
+# connections stay open. It makes the fourth one when a request goes nowhere.
 my $folder = PostgreSQL::Test::Utils::tempdir_short();
-my ($port, $hangs, $is_deaf, $is_slow) = ($registry->port, "$folder/hangs", "$folder/is_deaf", "$folder/is_slow");
+my $port = $registry->port;
+my ($hangs, $is_deaf, $is_slow, $has_hung) = map { "$folder/$_" } 'hangs', 'is_deaf', 'is_slow', 'has_hung';
 my $listener = IO::Socket::UNIX->new(Local => "$folder/.s.PGSQL.$port", Listen => 20) or die "proxy: $!";
 
 # Passes on what clients and the registry send, until somebody kills the process.
@@ -61,7 +63,8 @@ sub pass_on
 			elsif ($is_client{$end})
 			{
 				# A parameter of five bytes, the name of the pool.
-				syswrite $to, $bytes if $bytes !~ /\0\0\0\x05queue/ || !-e $hangs;
+				if ($bytes =~ /\0\0\0\x05queue/ && -e $hangs) { append_to_file($has_hung, ''); next; }
+				syswrite $to, $bytes;
 			}
 			elsif (!-e $is_deaf)
 			{
@@ -94,7 +97,7 @@ snowflake_id.registry = 'host=$folder port=$port dbname=postgres'
 snowflake_id.pool = 'servers'
 END
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE SERVER queue FOREIGN DATA WRAPPER snowflake_pool');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE SERVER queue FOREIGN DATA WRAPPER snowflake_pool; CREATE SERVER other FOREIGN DATA WRAPPER snowflake_pool');
 my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00' pool=queue};
 create_generator($node, $_, $label) for 'first', 'second';
 my $session = session($node);
@@ -148,6 +151,20 @@ ok(wait_until('it renews', sub { $worker->(qq{bound > '$bound'}) eq 't' }), 'the
 is($worker->('token'), $token, 'it has the same lease');
 is(in_log($node, qr/was copied while it ran/), 0, 'and is no copy of the keeper before');
 is(in_log($node, qr/acquired worker ID 0/), 1, 'which has acquired it');
+
+# A generator gets another pool while its renewal, the first request of a new keeper, is under way.
+$registry->safe_psql('postgres', q{SELECT snowflake_create_pool('other', int8range(300, 301))});
+unlink $has_hung;
+append_to_file($hangs, '');
+$pid = $keeper->();
+kill 'TERM', $pid;
+ok(wait_until('a request hangs', sub { -e $has_hung }), 'the next keeper renews for the generators');
+$session->query_safe(qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE first IS \$\$@{[$label =~ s/queue$/other/r]}\$\$});
+ok(wait_until('the new pool', sub {
+	$session->query_safe(q{SELECT (snowflake_decode(snowflake_nextval('first'), 'first')).worker_id}) == 300 }), 'a generator has a worker ID of its new pool');
+unlink $hangs;
+ok(wait_until('it is returned', sub { in_log($node, qr/returned worker ID 100 of generator first of database "postgres" to pool "queue"/) }), 'it returns its old one when the renewal has failed');
+is($at_registry->query_safe('SELECT state FROM snowflake_workers WHERE worker_id = 100'), 'released', 'and the registry knows');
 # How long a server waits is told, and where that comes from.
 append_to_file($is_deaf, '');
 ok(wait_until('no reply', sub {
