@@ -1,7 +1,7 @@
 # make          prints this list; in an unpacked archive, it builds
 # make quick    the core's tests but loom's, and formatting; no PostgreSQL needed
 # make test     all tests, on PostgreSQL 15 or PG=18
-# make test-all   all tests on 15, all but the core's on 16 to 19, and pg_upgrade between them
+# make test-all   all tests on 15, those of servers on 16 to 19, and pg_upgrade between them
 # make test-NAME  arm64, citus, demo, managed, migrations, monitoring, orms, packages, patroni, suites or upgrade: see CONTRIBUTING.md
 # make lint     formatting, clippy, and what only some files may do
 # make soak     random faults for 15 minutes, then odd arguments for 5; before a release
