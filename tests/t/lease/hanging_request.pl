@@ -154,10 +154,12 @@ is(in_log($node, qr/acquired worker ID 0/), 1, 'which has acquired it');
 
 # A generator gets another pool while its renewal, the first request of a new keeper, is under way.
 $registry->safe_psql('postgres', q{SELECT snowflake_create_pool('other', int8range(300, 301))});
-unlink $has_hung;
 append_to_file($hangs, '');
 $pid = $keeper->();
 kill 'TERM', $pid;
+wait_until('the keeper is gone', sub { !is_alive($pid) });
+# What the one before has asked does not count.
+unlink $has_hung;
 ok(wait_until('a request hangs', sub { -e $has_hung }), 'the next keeper renews for the generators');
 $session->query_safe(qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE first IS \$\$@{[$label =~ s/queue$/other/r]}\$\$});
 ok(wait_until('the new pool', sub {
@@ -165,6 +167,7 @@ ok(wait_until('the new pool', sub {
 unlink $hangs;
 ok(wait_until('it is returned', sub { in_log($node, qr/returned worker ID 100 of generator first of database "postgres" to pool "queue"/) }), 'it returns its old one when the renewal has failed');
 is($at_registry->query_safe('SELECT state FROM snowflake_workers WHERE worker_id = 100'), 'released', 'and the registry knows');
+
 # How long a server waits is told, and where that comes from.
 append_to_file($is_deaf, '');
 ok(wait_until('no reply', sub {
