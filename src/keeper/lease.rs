@@ -115,6 +115,8 @@ struct Candidate {
     node: Node,
     /// When a session has told last that it needs one.
     told: Instant,
+    /// Both clocks then.
+    reading: Reading,
 }
 
 /// See the head of the file.
@@ -255,22 +257,28 @@ impl Lease {
             self.know_need();
         }
         let present = self.slot.generation();
-        if self.slot.take_used() == Some(present) && present.worker().is_some() {
-            // One that was refused does not wait if the clock was stepped since.
-            let reading = os_clock::read();
-            let blocked = shared.with_lease(self.slot, |_, state| {
-                state.blocked.take_if(|blocked| !blocked.holds(reading))
-            });
-            self.candidate.take_if(|_| blocked.is_some());
+        let is_asked = self.slot.take_used() == Some(present) && present.worker().is_some();
+        // A session that still needs one after a step of the clock tells it again.
+        let reading = os_clock::read();
+        let is_over = |it: &mut Candidate| {
+            let is_stepped = reading.stepped_since(it.reading) != Millis::ZERO;
+            is_stepped || (!is_asked && is_old(it.told))
+        };
+        if self.candidate.take_if(is_over).is_some() {
+            shared.with_lease(self.slot, |_, state| state.blocked = None);
+        }
+        if is_asked {
             let generator = self.generator;
             let candidate = self.candidate.get_or_insert_with(|| {
                 let node = Node::new(holder(os_clock::boot(), generator), nonce(), None, None);
                 let node = node.reaching(FloorPolicy::Passed);
-                Candidate { node, told: now }
+                Candidate {
+                    node,
+                    told: now,
+                    reading,
+                }
             });
-            candidate.told = now;
-        } else if self.candidate.take_if(|it| is_old(it.told)).is_some() {
-            shared.with_lease(self.slot, |_, state| state.blocked = None);
+            (candidate.told, candidate.reading) = (now, reading);
         }
     }
 

@@ -106,6 +106,10 @@ END
 	is(take($session, 'queued'), 102, 'so does the one that has changed');
 	is(take($session, 'plain'), 0, 'and the server');
 
+	# What the keeper was asked before (for 3 s) is over, though worker ID 100 is free now.
+	sleep 3;
+	is(shown($node, 'snowflake_generators', 'shop_ids', 'worker_id'), '101', 'it gets no other worker ID, since it needs none any more');
+
 	# Back and forth, with two sessions.
 	my $other = session($node);
 	set_clock($node, $ahead - 300);
