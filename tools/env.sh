@@ -90,16 +90,18 @@ is_new_enough() {
 rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml"; }
 
 # Puts a Rust that is new enough first on the PATH, and installs it if need be. Programs of
-# rustup, which come first, may be older than those of the distribution in /usr/bin.
+# rustup, which come first, may be older than those of the distribution.
 need_rust() {
-    local wanted=() names older
+    local wanted=() names older ubuntus
     if has_rust; then return; fi
     older=$(rustc --version 2>/dev/null) || older="not there"
-    export PATH=/usr/bin:$PATH
-    if ! has_rust; then
+    if ! find_rust; then
         update_packages
-        # Debian 12 has a Rust that is older, and one for its browsers, which is new.
-        for names in "rustc cargo rustfmt rust-clippy" "rustc-web cargo-web rustfmt-web rust-web-clippy"; do
+        ubuntus=$(apt-cache search --names-only '^rustc-1[.][0-9]+$' 2>/dev/null | sed 's/^rustc-//; s/ .*//' | sort -V | tail -n 1) || true
+        # Debian 12 and 13 have a Rust that is older, and one for their browsers, which is new. Ubuntu
+        # has packages for each version.
+        for names in "rustc cargo rustfmt rust-clippy" "rustc-web cargo-web rustfmt-web rust-web-clippy" \
+            "rustc-$ubuntus cargo-$ubuntus rustfmt-$ubuntus rust-$ubuntus-clippy"; do
             if is_new_enough "$(LC_ALL=C apt-cache policy "${names%% *}" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
                 wanted=($names)
                 break
@@ -107,9 +109,20 @@ need_rust() {
         done
         [ ${#wanted[@]} != 0 ] || die "Rust $(rust_wanted) or later is needed, and the one on the PATH is $older (with rustup: rustup update)"
         install_wanted
-        has_rust || die "the packages ${wanted[*]} have no Rust $(rust_wanted)"
+        find_rust || die "the packages ${wanted[*]} have no Rust $(rust_wanted)"
     fi
-    printf 'uses %s in /usr/bin, since the first one on the PATH is %s\n' "$(rustc --version)" "$older" >&2
+    printf 'uses %s in %s, since the first one on the PATH is %s\n' "$(rustc --version)" "$(dirname "$(command -v rustc)")" "$older" >&2
+}
+
+# Puts the distribution's Rust first on the PATH, if it is new enough. Ubuntu has a folder for each version.
+find_rust() {
+    local before=$PATH folder
+    for folder in /usr/bin $(compgen -G '/usr/lib/rust-*/bin' | sort -rV); do
+        export PATH=$folder:$before
+        if has_rust; then return; fi
+    done
+    export PATH=$before
+    return 1
 }
 
 # Installs $wanted, if it can.
@@ -191,6 +204,9 @@ debian_mirror() {
         perl -ne 'chomp; print if m{/debian/$} && !$n++'
 }
 
+# Prints Ubuntu's own mirror.
+ubuntu_mirror() { perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu"; }
+
 # Builds a version from the source tarball in the distribution's archive, on the mirror
 # that this machine's apt uses; the suite's checksum is checked. The development suite
 # has the newest major version, stable suites have those before. PostgreSQL 16 was in no
@@ -200,7 +216,7 @@ build_from_source() {
     prefix=$(built_from_source "$1")
     if [ "$1" = 16 ]; then
         suites="noble-updates noble"
-        mirror=$(perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu") || true
+        mirror=$(ubuntu_mirror) || true
     else
         suites="sid trixie bookworm"
         mirror=$(debian_mirror) || true

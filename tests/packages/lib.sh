@@ -2,28 +2,40 @@
 . "$(dirname "$0")/../../tools/env.sh"
 . "$(dirname "$0")/checks.sh"
 
-# make_chroot [OPTION ...]: makes a chroot, $root, of this machine's distribution. It has what the base
-# has, or what mmdebstrap's options say, and reads the lists of the same mirror. UPDATES=1 also takes
-# the distribution's security updates: Rust 1.96 is one.
+# make_chroot [OPTION ...]: makes a chroot, $root, of this machine's distribution, or of one that has
+# PostgreSQL PG. It has what the base has, or what mmdebstrap's options say. UPDATES=1 also takes
+# this distribution's security updates: Rust 1.96 is one.
 make_chroot() {
-    local mirror suite updates=() wanted=()
-    suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    local mirror suite lines=() wanted=()
     command -v mmdebstrap >/dev/null || wanted+=(mmdebstrap)
+    if [ "${PG:-}" = 16 ] && [ ! -e "$ubuntu" ]; then wanted+=(python-apt-common); fi
     install_wanted
     root=$(mktemp -d "${TMPDIR:-/var/tmp}/snowflake_id.XXXXXX")
     chmod 755 "$root"
     trap 'rm -rf --one-file-system "$root"' EXIT
     mirror=$(debian_mirror)
     [ -n "$mirror" ] || die "apt names no Debian mirror to make a chroot from"
-    if [ "${UPDATES:-}" ]; then
-        readarray -t updates < <(apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-            grep -- '-security ' | sort -u)
-        [ ${#updates[@]} != 0 ] || die "apt knows no security updates"
-    fi
-    echo "making a chroot"
-    # The lists of packages stay, so that apt answers which PostgreSQL is its own.
-    mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "$@" "$suite" "$root" \
-        "deb $mirror $suite main" "${updates[@]}" \
+    case ${PG:-$(distribution_version)} in
+        "$(distribution_version)")
+            suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+            lines=("deb $mirror $suite main")
+            if [ "${UPDATES:-}" ]; then
+                readarray -t -O 1 lines < <(apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+                    grep -- '-security ' | sort -u)
+                [ ${#lines[@]} != 1 ] || die "apt knows no security updates"
+            fi ;;
+        # Debian has no key of Ubuntu. What is made here is thrown away.
+        16) suite=noble lines=("deb [trusted=yes] $(ubuntu_mirror) noble"{,-updates}" main universe") ;;
+        17) suite=trixie lines=("deb $mirror trixie main") ;;
+        18) suite=sid lines=("deb $mirror sid main") ;;
+        19) suite=sid lines=("deb $mirror "{sid,experimental}" main") ;;
+        *) die "no distribution is known that has PostgreSQL $PG" ;;
+    esac
+    printf 'making a chroot of %s\n' "$suite"
+    # The lists of packages stay, so that apt answers which PostgreSQL is its own. A mirror may be
+    # older than the time up to which its lists are valid.
+    mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists --aptopt='Acquire::Check-Valid-Until "false"' \
+        "$@" "$suite" "$root" "${lines[@]}" \
         > "$packages/chroot.log" 2>&1 || { tail -n 20 "$packages/chroot.log" >&2; die "could not make a chroot"; }
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
     mkdir "$root/packages"
