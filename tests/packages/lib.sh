@@ -25,7 +25,8 @@ make_chroot() {
                 [ ${#lines[@]} != 1 ] || die "apt knows no security updates"
             fi ;;
         # Debian has no key of Ubuntu. What is made here is thrown away.
-        16) suite=noble lines=("deb [trusted=yes] $(ubuntu_mirror) noble"{,-updates}" main universe") ;;
+        16) suite=noble lines=("deb [trusted=yes] $(ubuntu_mirror) noble"{,-updates}" main universe")
+            set -- --include=apt "$@" ;;
         17) suite=trixie lines=("deb $mirror trixie main") ;;
         18) suite=sid lines=("deb $mirror sid main") ;;
         19) suite=sid lines=("deb $mirror "{sid,experimental}" main") ;;
