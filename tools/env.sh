@@ -71,6 +71,8 @@ has_libclang() {
 # Adds to $wanted what any build of the extension needs and this machine lacks.
 want_compilers() {
     has_libclang || wanted+=(libclang-dev)
+    # Debian's headers of a server include ICU's, and no dependency of their package brings those everywhere.
+    if [[ ${pg_config:-} = /usr/lib/postgresql/* && ! -e /usr/include/unicode/ucol.h ]]; then wanted+=(libicu-dev); fi
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)
     need_rust
     # pgrx formats the declarations that it makes, and fails if there is no formatter.
@@ -147,7 +149,6 @@ need_packages() {
         # By default this is the distribution's own version.
         pg=${PG:-$(distribution_version)}
         if is_packaged "$pg"; then
-            # The headers include ICU's, and no dependency of the package brings those everywhere.
             wanted+=("postgresql-$pg" "postgresql-server-dev-$pg" libicu-dev)
         else
             from_source=1
