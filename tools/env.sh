@@ -146,7 +146,8 @@ need_packages() {
         if pg_config=$(pg_config_of "$version"); then pg=$version; break; fi
     done
     if [ -z "$pg" ]; then
-        # By default this is the distribution's own version.
+        # By default this is the distribution's own version, which apt may not know before it has lists.
+        update_packages
         pg=${PG:-$(distribution_version)}
         if is_packaged "$pg"; then
             wanted+=("postgresql-$pg" "postgresql-server-dev-$pg" libicu-dev)
