@@ -490,6 +490,8 @@ check_versions() {
     grep -q "^ARG RUST=$rust\." "$top/Containerfile.server" || die "Containerfile.server has another Rust than $rust"
     [ "$(grep -cE "^BuildRequires: +(cargo|rust) >= $rust$" "$top/rpm/snowflake_id.spec")" = 2 ] ||
         die "rpm/snowflake_id.spec has another Rust than $rust"
+    [ "$(grep -cE "^ (cargo|rustc) \(>= $rust\) \| (cargo|rustc)-web \(>= $rust\)" "$top/debian/control.in")" = 2 ] ||
+        die "debian/control.in has another Rust than $rust"
     ! grep -h 'rust-toolchain@' "$top"/.github/workflows/*.yml | grep -vF "@$rust." ||
         die "a workflow has another Rust than $rust"
     diff -u "$top/debian/control" <(control_of $(cat "$top/debian/pgversions")) ||

@@ -3,19 +3,19 @@
 . "$(dirname "$0")/checks.sh"
 
 # make_chroot [OPTION ...]: makes a chroot, $root, of this machine's distribution, or of one that has
-# PostgreSQL PG. It has what the base has, or what mmdebstrap's options say. UPDATES=1 also takes
+# PostgreSQL OF. It has what the base has, or what mmdebstrap's options say. UPDATES=1 also takes
 # this distribution's security updates: Rust 1.96 is one.
 make_chroot() {
     local mirror suite lines=() wanted=()
     command -v mmdebstrap >/dev/null || wanted+=(mmdebstrap)
-    if [ "${PG:-}" = 16 ] && [ ! -e "$ubuntu" ]; then wanted+=(python-apt-common); fi
+    if [ "${OF:-}" = 16 ] && [ ! -e "$ubuntu" ]; then wanted+=(python-apt-common); fi
     install_wanted
     root=$(mktemp -d "${TMPDIR:-/var/tmp}/snowflake_id.XXXXXX")
     chmod 755 "$root"
     trap 'rm -rf --one-file-system "$root"' EXIT
     mirror=$(debian_mirror)
     [ -n "$mirror" ] || die "apt names no Debian mirror to make a chroot from"
-    case ${PG:-$(distribution_version)} in
+    case ${OF:-$(distribution_version)} in
         "$(distribution_version)")
             suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
             lines=("deb $mirror $suite main")
@@ -30,7 +30,7 @@ make_chroot() {
         17) suite=trixie lines=("deb $mirror trixie main") ;;
         18) suite=sid lines=("deb $mirror sid main") ;;
         19) suite=sid lines=("deb $mirror "{sid,experimental}" main") ;;
-        *) die "no distribution is known that has PostgreSQL $PG" ;;
+        *) die "PostgreSQL $OF is not that of this distribution, and not of one that is known here" ;;
     esac
     printf 'making a chroot of %s\n' "$suite"
     # The lists of packages stay, so that apt answers which PostgreSQL is its own. A mirror may be
