@@ -151,33 +151,11 @@ have_hibernate() {
 }
 
 java_test() {
-    local name recipe
+    local name
     name=$(basename "$3" .java)
-    recipe=$recipes/${name}_recipe.java
-    [ -e "$recipe" ] || recipe=
     mkdir -p "$1"
     # Old libraries look into classes of Java.
-    javac -cp "$2" -d "$1" ${recipe:+"$recipe"} "$3" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
-}
-
-# The drivers are Debian's packages, and so is Go where it is missing.
-run_go() {
-    local language=go source=$top/tests/orms/go folder=$scratch/orms/go path packages=/usr/share/gocode
-    if ! command -v go > /dev/null || [ ! -e "$packages/src/github.com/jackc/pgx/v4" ]; then
-        debian golang-go golang-github-jackc-pgx-v4-dev golang-github-lib-pq-dev
-    fi
-    if ! command -v go > /dev/null; then skip go 'go is not on the PATH (Debian: golang-go)'; return; fi
-    for path in jackc/pgx/v4:jackc-pgx-v4 lib/pq:lib-pq; do
-        [ -e "$packages/src/github.com/${path%:*}" ] && continue
-        skip go "${path%:*} is missing (Debian: golang-github-${path#*:}-dev)"
-        return
-    done
-    mkdir -p "$folder"
-    cp "$source"/*.go "$recipes"/*.go "$folder/"
-    for path in "$source"/*.go; do
-        GO111MODULE=off GOPATH=$packages GOFLAGS='' GOCACHE=$CARGO_TARGET_DIR/orms/go \
-            run_test "$(basename "$path" .go)" in_folder "$folder" go run "${path##*/}" the_type_snowflake_recipe.go
-    done
+    javac -cp "$2" -d "$1" "$recipes/${name}_recipe.java" "$3" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
 }
 
 # Cargo builds the programs with the recipes beside them, in the build folder.
