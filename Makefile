@@ -31,7 +31,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 # Each of them is a function of tests/run.
 test_names := citus demo managed migrations monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
-bench_names := contention convert horizon instructions type
+bench_names := contention convert horizon instructions
 package_names := debs source rpm dist sbom version
 # test-packages leaves this out: it emulates a server of arm64.
 alone_names := arm64

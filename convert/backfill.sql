@@ -97,7 +97,7 @@ AS $$
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
-        CROSS JOIN _snowflake.column_roots(k.conrelid, h.attname) AS t (root)
+        CROSS JOIN _snowflake_convert.column_roots(k.conrelid, h.attname) AS t (root)
         WHERE u.there = f.number),
     counted AS (
         SELECT r.*, count(*) OVER (PARTITION BY r.id, r.name) AS origins,

@@ -91,6 +91,24 @@ AS $$
     ORDER BY r.place, k.number
 $$;
 
+-- The topmost tables that have a column which a table inherits; the table itself if it does not
+-- inherit it.
+CREATE FUNCTION _snowflake_convert.column_roots(relation regclass, column_name name) RETURNS SETOF regclass
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A scalar subquery, so that the index of pg_attribute is used in all cases.
+    WITH RECURSIVE up (id) AS (
+        SELECT relation::oid
+        UNION
+        SELECT i.inhparent FROM up AS u JOIN pg_inherits AS i ON i.inhrelid = u.id
+        WHERE (SELECT NOT a.attisdropped FROM pg_attribute AS a WHERE a.attrelid = i.inhparent AND a.attname = column_name))
+    SELECT u.id::regclass FROM up AS u
+    WHERE NOT EXISTS (
+        SELECT FROM pg_inherits AS i
+        WHERE i.inhrelid = u.id
+          AND (SELECT NOT a.attisdropped FROM pg_attribute AS a WHERE a.attrelid = i.inhparent AND a.attname = column_name))
+$$;
+
 -- The keys of tables and all columns of foreign keys that reach them, in the topmost tables
 -- that have them.
 CREATE FUNCTION _snowflake_convert.columns(
@@ -99,14 +117,25 @@ CREATE FUNCTION _snowflake_convert.columns(
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH keys (id, name) AS MATERIALIZED (
+    WITH RECURSIVE keys (id, name) AS MATERIALIZED (
         SELECT t.root, k.name
         FROM _snowflake_convert.keys(relations, are_named) AS k
-        CROSS JOIN _snowflake.column_roots(k.relation, k.name) AS t (root)
-        WHERE k.is_taken)
+        CROSS JOIN _snowflake_convert.column_roots(k.relation, k.name) AS t (root)
+        WHERE k.is_taken),
+    reached (id, name) AS (
+        SELECT k.id, k.name FROM keys AS k
+        UNION
+        SELECT t.root, h.attname
+        FROM reached AS c
+        CROSS JOIN _snowflake.inheritance(c.id, c.name) AS f
+        JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
+        CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
+        JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
+        CROSS JOIN _snowflake_convert.column_roots(k.conrelid, h.attname) AS t (root)
+        WHERE u.there = f.number)
     SELECT c.id, c.name, a.attnum, a.atttypid, b.base,
         EXISTS (SELECT FROM keys AS k WHERE k.id = c.id AND k.name = c.name)
-    FROM _snowflake.reached(ARRAY(SELECT k.id::oid FROM keys AS k ORDER BY k.id, k.name), ARRAY(SELECT k.name FROM keys AS k ORDER BY k.id, k.name)) AS c (id, name)
+    FROM reached AS c
     JOIN pg_class AS t ON t.oid = c.id
     JOIN pg_namespace AS n ON n.oid = t.relnamespace
     JOIN pg_attribute AS a ON a.attrelid = c.id AND a.attname = c.name AND NOT a.attisdropped

@@ -31,7 +31,6 @@ CREATE FUNCTION snowflake_convert_plan(
     relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true, online boolean DEFAULT false,
     backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
-    type regtype DEFAULT NULL,
     OUT step bigint, OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
@@ -43,10 +42,9 @@ DECLARE
     are_named boolean := relations IS NOT NULL;
 BEGIN
     PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
-    IF online AND (backfill OR type IS NOT NULL) THEN
+    IF online AND backfill THEN
         action := 'obstacle';
-        note := CASE WHEN backfill THEN 'old rows can be given IDs of their time at once only, and not while the tables are in use'
-            ELSE 'columns become bigint while the tables are in use: call snowflake_set_type() after that' END;
+        note := 'old rows can be given IDs of their time at once only, and not while the tables are in use';
         RETURN NEXT;
         RETURN;
     END IF;
@@ -54,7 +52,7 @@ BEGIN
         RETURN QUERY
             SELECT CASE WHEN p.statement IS NOT NULL THEN count(p.statement) OVER (ORDER BY p.ordinality) END,
                 p.action, p.statement, p.locks, p.rewrites, p.note
-            FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, type, false) WITH ORDINALITY AS p
+            FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) WITH ORDINALITY AS p
             ORDER BY p.ordinality;
         RETURN;
     END IF;
@@ -98,7 +96,7 @@ BEGIN
     RETURN QUERY
         SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n
         FROM _snowflake_convert.notes_of_plan(
-            _snowflake_convert.work_of(tables, are_named, generator, set_default, NULL, NULL, NULL, false), tables, are_named) AS n;
+            _snowflake_convert.work_of(tables, are_named, generator, set_default, NULL, NULL, false), tables, are_named) AS n;
     -- What the copies are to those who use the tables meanwhile.
     RETURN QUERY
         WITH changed AS (
@@ -130,7 +128,7 @@ BEGIN
         SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n.note FROM notes AS n ORDER BY n.place, n.note;
 END
 $$;
-COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint, regtype) IS
+COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint) IS
     'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, '
     'or for all tables of a schema, with their locks and the bytes that they rewrite; '
     'obstacles, and notes on what stays as it is; changes nothing';
@@ -140,8 +138,7 @@ COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass,
 CREATE PROCEDURE snowflake_convert(
     relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
-    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
-    type regtype DEFAULT NULL)
+    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL)
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
@@ -161,7 +158,7 @@ BEGIN
     SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL),
         array_agg(p.note) FILTER (WHERE p.action = 'note'), array_agg(p.note) FILTER (WHERE p.action = 'obstacle')
     INTO steps, notes, obstacles
-    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, type, false) AS p;
+    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p;
     IF obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot convert keys: %', obstacles[1]
             USING ERRCODE = CASE WHEN obstacles[1] LIKE 'must be owner of %' THEN 'insufficient_privilege'
@@ -175,7 +172,7 @@ BEGIN
     END IF;
     EXECUTE steps[1];
     SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL) INTO again
-    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, type, false) AS p
+    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p
     HAVING count(*) FILTER (WHERE p.action = 'obstacle') = 0;
     IF again IS DISTINCT FROM steps THEN
         RAISE EXCEPTION 'could not convert keys: tables were changed before they were locked'
@@ -194,6 +191,6 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint, regtype) IS
-    'changes smallint and integer keys to bigint, or keys to the type that is given, with all foreign keys that reach them, and makes a generator their default: '
+COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint) IS
+    'changes smallint and integer keys to bigint, with all foreign keys that reach them, and makes a generator their default: '
     'all or nothing, with the statements of snowflake_convert_plan()';

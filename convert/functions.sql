@@ -50,7 +50,7 @@ BEGIN
     FOR it IN
         SELECT f.*, p.prosrc, coalesce(p.proargnames, '{}') AS arguments, r.drop_statement, r.statements
         FROM _snowflake_convert.functions(_snowflake_convert.work_of(_snowflake_convert.tables(relations, schemas), relations IS NOT NULL,
-            NULL, true, NULL, NULL, NULL, false)) AS f
+            NULL, true, NULL, NULL, false)) AS f
         JOIN pg_proc AS p ON p.oid = f.id JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
         CROSS JOIN _snowflake_convert.remake('pg_proc'::regclass, f.id) AS r
         -- Only the caller's own: the text of others would run with the caller's rights.

@@ -11,14 +11,14 @@ GRANT UPDATE (pages_done, pages, rows_done, rows_per_second, started, updated, e
 
 GRANT EXECUTE ON FUNCTION
     snowflake_convert_functions(regclass[], regnamespace[]),
-    snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint, regtype),
+    snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint),
     snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean),
     snowflake_convert_undo(regclass[], regnamespace[])
 TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE
     _snowflake_convert.do_as_owner(regclass, text),
     _snowflake_convert.run_with_locks(text, text[], integer, text),
-    snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint, regtype),
+    snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint),
     snowflake_convert_backfill(regclass, interval),
     snowflake_convert_run(text, text[], integer),
     snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer)
@@ -30,7 +30,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.backfill_keys, _snowflake_convert.backfill_layout, _snowflake_convert.backfill_map,
     _snowflake_convert.backfill_obstacles, _snowflake_convert.backfill_time, _snowflake_convert.catalog_state,
     _snowflake_convert.check_backfill, _snowflake_convert.check_copying, _snowflake_convert.check_list, _snowflake_convert.check_obstacles,
-    _snowflake_convert.columns, _snowflake_convert.copies, _snowflake_convert.copy_function,
+    _snowflake_convert.column_roots, _snowflake_convert.columns, _snowflake_convert.copies, _snowflake_convert.copy_function,
     _snowflake_convert.copy_index, _snowflake_convert.copy_name, _snowflake_convert.copy_number, _snowflake_convert.dependents,
     _snowflake_convert.end_conversion, _snowflake_convert.functions, _snowflake_convert.grants,
     _snowflake_convert.index_columns, _snowflake_convert.index_expression, _snowflake_convert.is_copy_function,

@@ -160,7 +160,7 @@ AS $$
     JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f', 'c') AND NOT c.relispartition
     WHERE c.relnamespace IN (SELECT f.oid FROM foreign_schemas AS f) AND a.attnum > 0 AND NOT a.attisdropped
       AND (a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
-        OR (work).worker_id IS NOT NULL AND a.atttypid IN ('bigint'::regtype, 'bigint[]'::regtype, _snowflake.key_type()))
+        OR (work).worker_id IS NOT NULL AND a.atttypid IN ('bigint'::regtype, 'bigint[]'::regtype))
       AND (EXISTS (SELECT FROM names AS n
               WHERE right(regexp_replace(lower(replace(a.attname, '_', '')), 's$', ''), length(n.name)) = n.name)
           -- Some refer to any table, such as object_id.

@@ -15,6 +15,13 @@ $$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH members AS MATERIALIZED (
+        SELECT p.relation AS root, CASE WHEN NOT p.is_generated THEN p.number END AS number, c.*
+        FROM unnest((work).members) AS p JOIN pg_class AS c ON c.oid = p.member
+        WHERE p.is_altered),
+    keys AS MATERIALIZED (
+        SELECT k.* FROM pg_constraint AS k
+        WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM members AS m WHERE m.oid = k.conrelid AND m.number = ANY (k.conkey)))
     SELECT format('must be owner of %s', pg_describe_object('pg_class'::regclass, c.oid, 0))
     FROM pg_class AS c
     WHERE (c.oid = ANY ((work).sources)
@@ -29,10 +36,27 @@ AS $$
     WHERE NOT pg_has_role(x.stxowner, 'USAGE') AND (x.oid = ANY ((work).statistics)
         OR x.stxrelid IN (SELECT d.id FROM unnest((work).objects) AS d WHERE d.class = 'pg_class'::regclass))
     UNION ALL
-    SELECT r FROM _snowflake.missing_rights(
-        ARRAY(SELECT p.relation FROM unnest((work).members) AS p WHERE p.is_altered ORDER BY p.member, p.number),
-        ARRAY(SELECT p.member FROM unnest((work).members) AS p WHERE p.is_altered ORDER BY p.member, p.number),
-        ARRAY(SELECT CASE WHEN NOT p.is_generated THEN p.number END FROM unnest((work).members) AS p WHERE p.is_altered ORDER BY p.member, p.number)) AS r
+    -- A statement about a table runs as its owner, unless he is the caller; a foreign key that a column
+    -- has is made anew.
+    SELECT DISTINCT format('table %s belongs to role %I, which does not have the rights of role %I, the owner of %s: give both to one role',
+        _snowflake.name(t.oid), pg_get_userbyid(t.relowner), pg_get_userbyid(m.relowner), _snowflake.name(m.oid))
+    FROM members AS m JOIN pg_class AS t ON t.oid = m.root
+    WHERE t.relowner <> quote_ident(current_user)::regrole AND NOT pg_has_role(t.relowner, m.relowner, 'USAGE')
+    UNION ALL
+    SELECT DISTINCT format('role %I, which owns table %s, needs: GRANT USAGE ON SCHEMA %I TO %1$I',
+        pg_get_userbyid(m.relowner), _snowflake.name(m.oid), n.nspname)
+    FROM members AS m
+    CROSS JOIN LATERAL (
+        SELECT m.relnamespace
+        UNION SELECT f.relnamespace FROM keys AS k JOIN pg_class AS f ON f.oid = k.confrelid WHERE k.conrelid = m.oid) AS w (schema)
+    JOIN pg_namespace AS n ON n.oid = w.schema AND m.relpersistence <> 't'
+    WHERE m.relowner <> quote_ident(current_user)::regrole AND NOT has_schema_privilege(m.relowner, n.oid, 'USAGE')
+    UNION ALL
+    SELECT format('role %I, which owns table %s, needs for its constraint %I: GRANT REFERENCES ON TABLE %s TO %1$I',
+        pg_get_userbyid(t.relowner), _snowflake.name(t.oid), k.conname, _snowflake.name(k.confrelid))
+    FROM keys AS k JOIN pg_class AS t ON t.oid = k.conrelid
+    WHERE t.relowner <> quote_ident(current_user)::regrole
+      AND NOT (SELECT bool_and(has_column_privilege(t.relowner, k.confrelid, u.number, 'REFERENCES')) FROM unnest(k.confkey) AS u (number))
     UNION ALL
     -- The indexes of generated columns are made anew. So are those of partitioned tables
     -- that stay in use.
@@ -63,7 +87,65 @@ $$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_tables(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT f FROM _snowflake.fixed_types((work).tables, (work).numbers) AS f
+    WITH RECURSIVE members AS (
+        SELECT u.member, u.number, format('%s.%I', _snowflake.name(u.member), a.attname) AS described, a.attinhcount, c.*
+        FROM unnest((work).tables, (work).numbers) AS u (member, number)
+        JOIN pg_attribute AS a ON a.attrelid = u.member AND a.attnum = u.number
+        JOIN pg_class AS c ON c.oid = u.member),
+    -- Types whose values have values of another type in them.
+    holders (id, within) AS MATERIALIZED (
+        SELECT y.typbasetype, y.oid FROM pg_type AS y WHERE y.typtype = 'd'
+        UNION ALL
+        SELECT y.typelem, y.oid FROM pg_type AS y WHERE y.typelem <> 0
+        UNION ALL
+        SELECT r.rngsubtype, w.id FROM pg_range AS r CROSS JOIN unnest(ARRAY[r.rngtypid, r.rngmultitypid]) AS w (id)
+        UNION ALL
+        SELECT a.atttypid, c.reltype
+        FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid AND c.reltype <> 0
+        -- A type of PostgreSQL itself is none of them.
+        WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 12000),
+    row_types (relation, id) AS (
+        SELECT m.member, m.reltype FROM members AS m
+        UNION
+        SELECT r.relation, h.within FROM row_types AS r JOIN holders AS h ON h.id = r.id)
+    SELECT DISTINCT format('table %s is of type %s: change the type first', _snowflake.name(m.member), m.reloftype::regtype)
+    FROM members AS m WHERE m.reloftype <> 0
+    UNION ALL
+    SELECT DISTINCT format('%s has the row type of table %s%s, and PostgreSQL cannot change the rows in it: %s first',
+        CASE c.relkind WHEN 'i' THEN 'index ' || _snowflake.name(c.oid)
+            ELSE format('column %s.%I', _snowflake.name(c.oid), a.attname) END,
+        _snowflake.name(t.oid),
+        CASE WHEN a.atttypid IN (y.oid, y.typarray) THEN '' ELSE ', within type ' || format_type(a.atttypid, NULL) END,
+        CASE c.relkind WHEN 'i' THEN 'drop it' ELSE 'change its type' END)
+    FROM row_types AS r
+    JOIN pg_class AS t ON t.oid = r.relation
+    JOIN pg_type AS y ON y.oid = t.reltype
+    JOIN pg_attribute AS a ON a.atttypid = r.id AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'm', 'f', 'i')
+    UNION ALL
+    SELECT DISTINCT format('%s is a temporary table of another session', _snowflake.name(m.member))
+    FROM members AS m WHERE m.relpersistence = 't' AND m.relnamespace <> pg_my_temp_schema()
+    UNION ALL
+    SELECT DISTINCT format('Citus distributes table %s: change it as the documentation of Citus says', _snowflake.name(m.member))
+    FROM members AS m WHERE NOT m.relispartition AND _snowflake.distribution(m.member) IS NOT NULL
+    UNION ALL
+    SELECT format('table %s is partitioned by %s: PostgreSQL cannot change the type of such a column, '
+        'so make a new table, and copy the rows', _snowflake.name(m.member), m.described)
+    FROM members AS m
+    WHERE EXISTS (SELECT FROM pg_depend AS d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = m.member AND d.objsubid = m.number
+          AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.member AND d.refobjsubid = 0 AND d.deptype = 'i')
+    UNION ALL
+    SELECT DISTINCT format('%s is inherited from two tables, which PostgreSQL cannot change together', m.described)
+    FROM members AS m WHERE m.attinhcount > 1
+    UNION ALL
+    -- It depends on an index that is made anew, but not on the column.
+    SELECT DISTINCT format('constraint %I of table %s refers to a key that includes %s, '
+        'so PostgreSQL cannot change that column: drop it before, and add it again after',
+        k.conname, _snowflake.name(k.conrelid), m.described)
+    FROM members AS m
+    JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.member AND k.conparentid = 0 AND m.number <> ALL (k.confkey)
+    JOIN pg_index AS i ON i.indexrelid = k.conindid AND m.number = ANY (i.indkey::smallint[])
     UNION ALL
     SELECT format('table %s is being converted while it is in use: finish that, or undo it by snowflake_convert_undo()',
         _snowflake.name(c.relation))
@@ -78,17 +160,7 @@ AS $$
     WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('%s.%I is of domain %s over %s: change the column to bigint or to another domain first',
         _snowflake.name(c.relation), c.name, c.type::regtype, c.base::regtype)
-    FROM unnest((work).columns) AS c WHERE c.is_altered AND c.type NOT IN (c.base, _snowflake.key_type())
-    UNION ALL
-    SELECT format('type %s is neither bigint nor %s', (work).new_type, _snowflake.key_type())
-    WHERE (work).new_type NOT IN ('bigint'::regtype, _snowflake.key_type())
-    UNION ALL
-    SELECT format('%s.%I is an identity, which cannot be of type %s, and gets no default in its place: drop the identity first',
-        _snowflake.name(f.member), f.name, (work).new_type)
-    FROM unnest((work).columns) AS c
-    JOIN unnest((work).members) AS f ON f.relation = c.relation AND f.name = c.name
-    JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number AND a.attidentity <> ''
-    WHERE c.is_altered AND (work).new_type = _snowflake.key_type() AND NOT ((work).set_default AND c.is_key)
+    FROM unnest((work).columns) AS c WHERE c.is_altered AND c.type <> c.base
     UNION ALL
     -- PostgreSQL writes the operator class into the new index, unless it is the default.
     SELECT DISTINCT format('index %s has operator class %I, which is for integers: make the index without it first',

@@ -470,7 +470,7 @@ AS $$
         SELECT * FROM _snowflake_convert.copies(relations, are_named)),
     tables AS (
         SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name FROM copies AS c)
-    SELECT p.note FROM _snowflake_convert.plan(relations, are_named, generator, set_default, NULL, NULL, NULL, true) AS p
+    SELECT p.note FROM _snowflake_convert.plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
     -- Their foreign keys are added again, also if their columns stay.

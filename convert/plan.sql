@@ -42,7 +42,7 @@
 -- What a conversion has to do.
 CREATE FUNCTION _snowflake_convert.work_of(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
-    backfill_by name[], worker_id bigint, new_type regtype, in_use boolean) RETURNS _snowflake_convert.work
+    backfill_by name[], worker_id bigint, in_use boolean) RETURNS _snowflake_convert.work
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -52,10 +52,9 @@ BEGIN
     work.generator := generator;
     work.set_default := set_default;
     work.worker_id := worker_id;
-    work.new_type := new_type;
     work.in_use := in_use;
     work.columns := ARRAY(
-        SELECT ROW (c.relation, c.name, c.number, c.type, c.base, c.is_key, coalesce(c.type <> new_type, c.base <> 'bigint'::regtype),
+        SELECT ROW (c.relation, c.name, c.number, c.type, c.base, c.is_key, c.base <> 'bigint'::regtype,
             NULL, NULL, NULL)::_snowflake_convert.key_column
         FROM _snowflake_convert.columns(relations, are_named) AS c);
     work.keys := '{}';
@@ -83,7 +82,7 @@ BEGIN
                 AND d.refobjid = m.member AND d.refobjsubid = m.number
             JOIN pg_attrdef AS e ON e.oid = d.objid AND e.adrelid = m.member
             JOIN pg_attribute AS a ON a.attrelid = m.member AND a.attnum = e.adnum AND a.attgenerated <> ''
-            CROSS JOIN _snowflake.column_roots(m.member, a.attname) AS r (id)
+            CROSS JOIN _snowflake_convert.column_roots(m.member, a.attname) AS r (id)
             WHERE m.is_altered) AS g (relation, name)
         CROSS JOIN _snowflake.inheritance(g.relation, g.name) AS f);
     work.tables := ARRAY(SELECT m.member FROM unnest(work.members) AS m WHERE m.is_altered);
@@ -132,7 +131,7 @@ AS $$
         WHERE k.note IS NOT NULL AND NOT EXISTS (
             SELECT FROM unnest((work).columns) AS c
             WHERE c.name = k.name
-              AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
+              AND c.relation IN (SELECT _snowflake_convert.column_roots(k.relation, k.name)))
           AND k.relation IS NOT NULL
           AND (k.note LIKE '%: name its table to change it' OR (SELECT b.base FROM pg_attribute AS a
                CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
@@ -154,14 +153,14 @@ $$;
 -- The rows of the plan, without numbers: obstacles, then statements, then notes.
 CREATE FUNCTION _snowflake_convert.plan(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
-    backfill_by name[], worker_id bigint, new_type regtype, only_obstacles boolean,
+    backfill_by name[], worker_id bigint, only_obstacles boolean,
     OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     work constant _snowflake_convert.work :=
-        _snowflake_convert.work_of(relations, are_named, generator, set_default, backfill_by, worker_id, new_type, only_obstacles);
+        _snowflake_convert.work_of(relations, are_named, generator, set_default, backfill_by, worker_id, only_obstacles);
     moved constant record := _snowflake_convert.moved_foreign_keys(work);
     is_backfill constant boolean := cardinality(work.keys) > 0 AND cardinality(work.columns) > 0;
     is_refused boolean;
@@ -196,17 +195,6 @@ BEGIN
             SELECT FROM unnest(work.members) AS f
             WHERE f.is_generated AND f.member = k.conrelid AND f.number = ANY (_snowflake_convert.index_columns(k.conindid))
               AND f.number <> ALL (k.conkey))
-        ORDER BY 2;
-    -- An identity cannot be of another type. The default takes its place. From PostgreSQL 17 on, that of
-    -- a partition goes with that of its table.
-    RETURN QUERY
-        SELECT 'drop', format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', _snowflake.name(m.member), m.name), every, NULL::bigint, NULL
-        FROM unnest(work.columns) AS c
-        JOIN unnest(work.members) AS m ON m.relation = c.relation AND m.name = c.name
-        JOIN pg_attribute AS a ON a.attrelid = m.member AND a.attnum = m.number AND a.attidentity <> ''
-        JOIN pg_class AS t ON t.oid = m.member
-        WHERE c.is_altered AND new_type = _snowflake.key_type()
-          AND NOT (t.relispartition AND current_setting('server_version_num')::integer >= 170000)
         ORDER BY 2;
     RETURN QUERY SELECT 'alter', a.statement, every, a.rewrites, a.note FROM _snowflake_convert.alter_tables(work) AS a;
     RETURN QUERY SELECT 'make', s, every, NULL::bigint, NULL FROM _snowflake_convert.remake_generated(work) AS s;

@@ -2,8 +2,7 @@
 -- step 4 of plan.sql.
 
 -- The statements that drop the foreign keys of columns that get new values, and those that add
--- them again, in the order in which the keys were made. An integer key and a column of type snowflake
--- have no foreign key between them, not even until the next statement.
+-- them again, in the order in which the keys were made.
 CREATE FUNCTION _snowflake_convert.moved_foreign_keys(
     work _snowflake_convert.work, OUT drop_statements text[], OUT add_statements text[])
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -11,8 +10,7 @@ AS $$
     WITH members AS (
         SELECT m.member AS id, m.number
         FROM unnest((work).columns) AS c
-        JOIN unnest((work).members) AS m ON m.relation = c.relation AND m.name = c.name
-        WHERE c.origin IS NOT NULL OR c.is_altered AND c.base <> 'bigint'::regtype AND (work).new_type = _snowflake.key_type()),
+        JOIN unnest((work).members) AS m ON m.relation = c.relation AND m.name = c.name WHERE c.origin IS NOT NULL),
     found AS (
         SELECT k.*, _snowflake.name(k.conrelid) AS table_name
         FROM pg_constraint AS k
@@ -57,8 +55,7 @@ AS $$
     parts (relation, phase, place, part) AS (
         SELECT m.relation, 1, m.attnum, format('DROP COLUMN %I', m.name) FROM made AS m
         UNION ALL
-        SELECT c.relation, 2, c.number, format('ALTER COLUMN %I TYPE %s', c.name,
-                coalesce((work).new_type, CASE c.type WHEN _snowflake.key_type() THEN c.type::regtype ELSE 'bigint'::regtype END))
+        SELECT c.relation, 2, c.number, format('ALTER COLUMN %I TYPE bigint', c.name)
             || CASE WHEN c.origin IS NULL THEN ''
                 ELSE format(' USING pg_temp.snowflake_new_id(%L::pg_catalog.regclass, %L::pg_catalog.name, %I::bigint)',
                     _snowflake.name(c.origin), c.origin_name, c.name) END
@@ -74,9 +71,7 @@ AS $$
         (SELECT nullif(sum(pg_total_relation_size(f.member)), 0)
          FROM (SELECT m.member FROM unnest((work).members) AS m WHERE m.relation = p.relation AND NOT m.is_generated
                UNION SELECT p.relation) AS f (member)
-         -- Between bigint and snowflake, no row is written anew.
-         WHERE max(p.phase) = 3 OR max(p.phase) = 2 AND EXISTS (SELECT FROM unnest((work).columns) AS c
-             WHERE c.relation = p.relation AND c.is_altered AND (c.base <> 'bigint'::regtype OR c.origin IS NOT NULL))),
+         WHERE max(p.phase) > 1),
         CASE WHEN max(p.phase) = 3 THEN 'a generated column moves to the end of the table' END
     FROM parts AS p
     GROUP BY p.relation, CASE WHEN p.relation IN (SELECT a.relation FROM alone AS a) THEN p.phase ELSE 2 END

@@ -449,7 +449,7 @@ BEGIN
         COMMIT;
     END LOOP;
     waiting := ARRAY(SELECT s.groups::text FROM _snowflake_convert.lock_room() AS r
-        CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(wanted, are_named, generator, set_default, NULL, NULL, NULL, true), r.locks) AS s);
+        CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(wanted, are_named, generator, set_default, NULL, NULL, true), r.locks) AS s);
     LOOP
         PERFORM _snowflake.fix_settings();
         EXIT WHEN cardinality(waiting) = 0;

@@ -27,7 +27,6 @@ CREATE TYPE _snowflake_convert.work AS (
     generator regclass,
     set_default boolean,
     worker_id bigint,       -- of old rows that get IDs; null if they keep their keys
-    new_type regtype,       -- of the columns; null: bigint, but type snowflake stays
     in_use boolean,         -- the tables stay in use
     columns _snowflake_convert.key_column[],
     keys _snowflake_convert.old_key[],

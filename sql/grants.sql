@@ -15,13 +15,6 @@ GRANT USAGE ON SCHEMA _snowflake TO PUBLIC;
 GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
 GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 
--- A type for columns, what converts it, and its aggregates; PostgreSQL asks for no right to input
--- and output, and asks the owner of an aggregate for that to its steps.
-GRANT USAGE ON TYPE snowflake TO PUBLIC;
-GRANT EXECUTE ON FUNCTION max(snowflake), min(snowflake),
-    _snowflake.from_integer, _snowflake.from_numeric, _snowflake.from_smallint, _snowflake.to_integer, _snowflake.to_numeric
-TO PUBLIC;
-
 -- Views. Those of the registry tell where servers are.
 GRANT SELECT ON
     _snowflake.defaults, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
@@ -63,9 +56,8 @@ GRANT EXECUTE ON FUNCTION
     snowflake_alter_generator,
     snowflake_create_generator,
     snowflake_distribute_generator(regclass, text),
-    snowflake_set_default(regclass, name, regclass, boolean, regtype),
-    snowflake_set_defaults(regnamespace, regclass, regtype),
-    snowflake_set_type(regclass, name, regtype)
+    snowflake_set_default(regclass, name, regclass, boolean),
+    snowflake_set_defaults(regnamespace, regclass)
 TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE snowflake_partition(regclass, interval, integer, interval, regclass) TO PUBLIC;
 
@@ -75,17 +67,17 @@ GRANT EXECUTE ON FUNCTION snowflake_status() TO PUBLIC;
 -- Functions that those above call, or that views and the library call for a session. Each
 -- does what its caller may do. A name without arguments is that of one function.
 GRANT EXECUTE ON FUNCTION
-    _snowflake.adopt_label, _snowflake.base_type, _snowflake.bound, _snowflake.change_type, _snowflake.check_coordinator, _snowflake.check_default, _snowflake.check_limits(),
+    _snowflake.adopt_label, _snowflake.base_type, _snowflake.bound, _snowflake.check_coordinator, _snowflake.check_default, _snowflake.check_limits(),
     _snowflake.check_limits(regclass), _snowflake.check_limits_as, _snowflake.check_nodes, _snowflake.check_references,
-    _snowflake.check_table, _snowflake.check_takes, _snowflake.check_values, _snowflake.column_roots, _snowflake.comments, _snowflake.count_ids,
+    _snowflake.check_table, _snowflake.check_takes, _snowflake.check_values, _snowflake.comments, _snowflake.count_ids,
     _snowflake.create_generator, _snowflake.default_generator, _snowflake.default_generators, _snowflake.distribute,
-    _snowflake.distribution, _snowflake.find_relation, _snowflake.fix_settings, _snowflake.fixed_types, _snowflake.generators, _snowflake.has_default, _snowflake.horizon_held, _snowflake.inheritance,
+    _snowflake.distribution, _snowflake.find_relation, _snowflake.fix_settings, _snowflake.generators, _snowflake.has_default, _snowflake.horizon_held, _snowflake.inheritance,
     _snowflake.instant, _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass), _snowflake.instant_or_null_as,
-    _snowflake.issuer, _snowflake.key_column, _snowflake.key_type, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting,
-    _snowflake.loaded, _snowflake.lock_for_type, _snowflake.long_holders, _snowflake.millis, _snowflake.missing_rights, _snowflake.name, _snowflake.next_id_range, _snowflake.obstacles_of_type, _snowflake.on_workers,
+    _snowflake.issuer, _snowflake.key_column, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting,
+    _snowflake.loaded, _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers,
     _snowflake.own_worker, _snowflake.partition_step, _snowflake.partitions, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.present, _snowflake.presets, _snowflake.ranges,
-    _snowflake.reached, _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.run_as_owner, _snowflake.server,
-    _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator, _snowflake.typed_columns,
+    _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.run_as_owner, _snowflake.server,
+    _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator,
     _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint), _snowflake.worker_of(bigint, regclass),
     _snowflake.worker_of_as, _snowflake.workers
 TO PUBLIC;

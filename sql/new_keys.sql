@@ -10,26 +10,16 @@
 --    the sequence that the key owns. pg_dump makes them by separate commands, and so does
 --    pg_upgrade: their setval() finds its sequence. So nothing that was there before changes.
 -- 3. It runs no code of others: it evaluates no default, condition or expression, and has none
---    evaluated. Whether a table has rows is asked of the file's size. A change of the type
---    makes PostgreSQL evaluate parts of conditions and expressions that use the column: such a
---    key stays bigint.
+--    evaluated. Whether a table has rows is asked of the file's size.
 -- 4. Its statements name objects, and the owner of a schema may rename it meanwhile. So in the
 --    end the key is looked at by its OID, and the command fails unless all is as it should be.
---    For a change of the type that is too late: another table of that name could have code. So
---    a superuser keeps the schema's name, which not all versions of PostgreSQL do by themselves.
---    Others cannot; they change the type only in schemas of roles whose rights they have, of
---    superusers, and of the database's owner.
 CREATE FUNCTION _snowflake.new_keys() RETURNS event_trigger
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
     issue regprocedure;
-    key_type regtype;
     key record;
     obstacle text;
-    kept_by text;
-    change_type text;
-    is_superuser boolean;
     is_done boolean := false;
 BEGIN
     -- Without the library there is no such setting, unless the database or the role has it.
@@ -39,11 +29,10 @@ BEGIN
     -- The statements below fire this trigger again.
     PERFORM set_config('snowflake_id.new_keys', 'off', true);
     issue := _snowflake.issuer(true);
-    is_superuser := (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user);
     FOR key IN
         SELECT c.oid::regclass AS relation, c.relowner AS owner, a.attname AS name, a.attidentity AS identity,
             a.atttypid AS type, format('%s.%I', _snowflake.name(c.oid), a.attname) AS described,
-            s.oid::regclass AS sequence, _snowflake.name(s.oid) AS sequence_name, c.relkind, c.relnamespace AS schema
+            s.oid::regclass AS sequence, _snowflake.name(s.oid) AS sequence_name
         FROM pg_event_trigger_ddl_commands() AS e
         JOIN pg_class AS s ON s.oid = e.objid AND s.relkind = 'S'
         JOIN pg_sequence AS q ON q.seqrelid = s.oid
@@ -88,71 +77,19 @@ BEGIN
         IF key.identity <> '' THEN
             EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', key.relation, key.name);
         END IF;
-        key_type := key.type;
-        IF current_setting('snowflake_id.new_keys_type', true) = 'snowflake' THEN
-            -- What keeps the column at its type, in the table and in those that inherit from it.
-            kept_by := CASE WHEN key.relkind = 'p' THEN 'the partition key'
-                WHEN NOT is_superuser AND NOT EXISTS (
-                    SELECT FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner
-                    WHERE n.oid = key.schema AND (pg_has_role(n.nspowner, 'USAGE') OR r.rolsuper
-                        OR n.nspowner IN (SELECT o.datdba FROM pg_database AS o WHERE o.datname = current_database())
-                        OR r.rolname = 'pg_database_owner'))
-                THEN 'the owner of schema ' || key.schema::regnamespace ELSE (
-                SELECT string_agg(DISTINCT pg_describe_object(u.classid, u.objid, u.objsubid), ', ')
-                FROM _snowflake.inheritance(key.relation, key.name) AS m
-                CROSS JOIN LATERAL (
-                    SELECT u.classid, u.objid, 0
-                    FROM pg_depend AS u
-                    LEFT JOIN pg_constraint AS t ON u.classid = 'pg_constraint'::regclass AND t.oid = u.objid
-                    LEFT JOIN pg_index AS i ON u.classid = 'pg_class'::regclass AND i.indexrelid = u.objid
-                    LEFT JOIN pg_attrdef AS f ON u.classid = 'pg_attrdef'::regclass AND f.oid = u.objid
-                    WHERE u.refclassid = 'pg_class'::regclass AND u.refobjid = m.member AND u.refobjsubid = m.number
-                      AND NOT (u.classid = 'pg_class'::regclass AND u.objid = key.sequence)
-                      -- Keys, foreign keys and NOT NULL.
-                      AND coalesce(t.contype NOT IN ('p', 'u', 'f', 'n'), true)
-                      AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
-                      AND (f.oid IS NULL OR f.adrelid <> m.member OR f.adnum <> m.number)
-                    UNION ALL
-                    -- Columns of the row type, which PostgreSQL would not change.
-                    SELECT u.classid, u.objid, u.objsubid
-                    FROM pg_type AS y JOIN pg_depend AS u ON u.refobjid IN (y.oid, y.typarray)
-                    WHERE y.oid = (SELECT r.reltype FROM pg_class AS r WHERE r.oid = m.member)
-                      AND u.refclassid = 'pg_type'::regclass AND u.deptype = 'n'
-                      AND u.classid IN ('pg_class'::regclass, 'pg_type'::regclass)
-                    UNION ALL
-                    -- Nor one that is inherited from two tables.
-                    SELECT 'pg_class'::regclass, n.attrelid, n.attnum FROM pg_attribute AS n
-                    WHERE n.attrelid = m.member AND n.attnum = m.number AND n.attinhcount > 1
-                ) AS u (classid, objid, objsubid)) END;
-            IF kept_by IS NULL THEN
-                key_type := (SELECT p.prorettype FROM pg_proc AS p WHERE p.oid = '_snowflake.from_integer(integer)'::regprocedure);
-                change_type := format('ALTER TABLE %s ALTER COLUMN %I TYPE %s', key.relation, key.name, key_type);
-                IF is_superuser THEN
-                    SELECT format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE %s', n.nspname, c.relname, key.name, key_type) INTO change_type
-                    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-                    WHERE c.oid = key.relation FOR KEY SHARE OF n;
-                END IF;
-                EXECUTE change_type;
-            ELSE
-                RAISE WARNING 'key % stays of type bigint, because of %', key.described, kept_by;
-            END IF;
-        END IF;
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', key.relation, key.name, issue);
         IF key.identity = '' THEN
             EXECUTE format('DROP SEQUENCE %s', key.sequence);
         END IF;
         IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = key.sequence)
-            OR EXISTS (
-                SELECT FROM _snowflake.inheritance(key.relation, key.name) AS f
-                JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number
-                WHERE f.functions <> ARRAY[issue::oid] OR a.atttypid <> key_type)
+            OR EXISTS (SELECT FROM _snowflake.inheritance(key.relation, key.name) AS f WHERE f.functions <> ARRAY[issue::oid])
         THEN
             RAISE EXCEPTION 'could not set the default of %', key.described
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                 DETAIL = 'Another session has renamed its schema.', HINT = 'Try again.';
         END IF;
         is_done := true;
-        RAISE NOTICE 'key % has type %, and default % in place of %', key.described, key_type, issue,
+        RAISE NOTICE 'key % has default % in place of %', key.described, issue,
             CASE key.identity WHEN '' THEN 'sequence ' || key.sequence_name ELSE 'an identity' END
             USING DETAIL = 'Its sequence is dropped.' || CASE key.identity WHEN 'a' THEN
                 ' It is no longer GENERATED ALWAYS: a default gives way to any value that a statement gives, also with OVERRIDING USER VALUE.'

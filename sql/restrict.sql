@@ -38,10 +38,9 @@ BEGIN
             -- There are no privileges on these.
             SELECT 'EVENT TRIGGER', NULL, v.oid, quote_ident(v.evtname), v.evtowner, NULL FROM pg_event_trigger AS v
             UNION ALL
-            -- Types of their own, not those of the rows of tables, and no arrays.
+            -- Types of their own, not those of the rows of tables.
             SELECT 'TYPE', 'TYPE', t.oid, t.oid::regtype::text, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
-            FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
-            WHERE c.relkind = 'c' OR t.typtype = 'b' AND t.typelem = 0) AS m
+            FROM pg_type AS t JOIN pg_class AS c ON c.oid = t.typrelid AND c.relkind = 'c') AS m
         JOIN pg_depend AS d ON d.objid = m.id AND d.deptype = 'e' AND d.classid = CASE m.kind
             WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass
             WHEN 'TYPE' THEN 'pg_type'::regclass WHEN 'EVENT TRIGGER' THEN 'pg_event_trigger'::regclass
@@ -72,8 +71,7 @@ BEGIN
         LEFT JOIN pg_event_trigger AS v ON d.classid = 'pg_event_trigger'::regclass AND v.oid = d.objid
         -- From PostgreSQL 18 on, the types of the rows of tables and views are members too.
         LEFT JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
-        -- A cast belongs to who owns its types.
-        WHERE e.extname = extension AND d.deptype = 'e' AND d.classid <> 'pg_cast'::regclass
+        WHERE e.extname = extension AND d.deptype = 'e'
           AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner, f.fdwowner, v.evtowner) IS DISTINCT FROM root
                OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl, t.typacl, f.fdwacl)) AS a WHERE a.grantee <> root)
                OR d.classid NOT IN ('pg_type'::regclass, 'pg_event_trigger'::regclass) AND coalesce(n.nspacl, c.relacl, p.proacl, f.fdwacl) IS NULL))

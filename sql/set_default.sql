@@ -79,17 +79,7 @@ CREATE FUNCTION _snowflake.run_as_owner(relation regclass, statement text) RETUR
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
 
--- The type of the extension, bound when this is made, as the objects below are.
-SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION _snowflake.key_type() RETURNS regtype
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT '@extschema@.snowflake'::regtype;
-END;
-SET LOCAL search_path = @extschema@, pg_temp;
-
--- The type and modifier of a column, with domains replaced by their base types, and type snowflake
--- by bigint: what is for one is for the other.
+-- The type and modifier of a column, with domains replaced by their base types.
 CREATE FUNCTION _snowflake.base_type(type oid, typmod integer, OUT base regtype, OUT modifier integer)
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -99,8 +89,7 @@ AS $$
         UNION ALL
         SELECT t.typbasetype, t.typtypmod, s.depth + 1
         FROM types AS s JOIN pg_type AS t ON t.oid = s.id AND t.typtype = 'd')
-    SELECT CASE WHEN s.id = _snowflake.key_type() THEN 'bigint'::regtype ELSE s.id::regtype END, s.modifier
-    FROM types AS s ORDER BY s.depth DESC LIMIT 1
+    SELECT s.id::regtype, s.modifier FROM types AS s ORDER BY s.depth DESC LIMIT 1
 $$;
 
 -- What the default of a column, or the expression of a generated one, names: a row for each
@@ -232,7 +221,7 @@ END
 $$;
 
 -- The named column or that of the primary key, if it is one that can have the default.
-CREATE FUNCTION _snowflake.key_column(relation regclass, column_name name, caller text) RETURNS name
+CREATE FUNCTION _snowflake.key_column(relation regclass, column_name name) RETURNS name
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -264,7 +253,7 @@ BEGIN
             t.base = 'bigint'::regtype DESC, array_position(key, a.attnum) DESC, a.attnum
         LIMIT 1;
         IF FOUND THEN
-            advice := format('Name the column, as in %s(%L, %L)', caller, table_name, example);
+            advice := format('Name the column, as in snowflake_set_default(%L, %L)', table_name, example);
         END IF;
         IF key IS NULL THEN
             RAISE EXCEPTION 'table % has no primary key', table_name
@@ -479,10 +468,10 @@ BEGIN
 END
 $$;
 
--- This function is not STRICT: NULL for the column, the generator or the type has a meaning.
+-- This function is not STRICT: NULL for the column or the generator has a meaning.
 CREATE FUNCTION snowflake_set_default(
     relation regclass, column_name name DEFAULT NULL,
-    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false, type regtype DEFAULT NULL) RETURNS text
+    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -535,10 +524,6 @@ BEGIN
             (SELECT pg_get_userbyid(c.relowner) FROM pg_class AS c WHERE c.oid = relation));
     END IF;
 
-    IF type IS NOT NULL THEN
-        PERFORM _snowflake.lock_for_type(
-            relation, _snowflake.key_column(relation, column_name, 'snowflake_set_default'), type, true);
-    END IF;
     -- LOCK TABLE takes a name. If the table was renamed, dropped or moved to another
     -- schema while we waited, or if its name is another table's by now, we look again.
     LOOP
@@ -552,7 +537,7 @@ BEGIN
         EXIT WHEN locked = relation::text;
     END LOOP;
 
-    key := _snowflake.key_column(relation, column_name, 'snowflake_set_default');
+    key := _snowflake.key_column(relation, column_name);
     table_name := _snowflake.name(relation);
     key_name := format('%s.%I', table_name, key);
 
@@ -691,9 +676,6 @@ BEGIN
         END LOOP;
     END IF;
 
-    IF type IS NOT NULL THEN
-        changes := changes || _snowflake.change_type(relation, key, type);
-    END IF;
     -- Another object that uses the sequence stops the drop; the error names it.
     FOR i IN 1 .. cardinality(unused) LOOP
         EXECUTE format('DROP SEQUENCE %s', unused[i]);
@@ -701,6 +683,6 @@ BEGIN
     RETURN array_to_string(changes || fates, '; ');
 END
 $$;
-COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean, regtype) IS
-    'makes a generator the default of a column of type bigint or snowflake, by default that of the primary key, '
-    'in place of the column''s default or identity; can change its type as snowflake_set_type() does; returns what was done';
+COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
+    'makes a generator the default of a bigint column, by default that of the primary key, '
+    'in place of the column''s default or identity; returns what was done';

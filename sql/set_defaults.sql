@@ -65,16 +65,16 @@ COMMENT ON FUNCTION _snowflake.keys(regclass) IS
     'and why it is left alone unless its table is named';
 
 SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION _snowflake.set_default(relation regclass, column_name name, generator regclass, type regtype DEFAULT NULL) RETURNS text
+CREATE FUNCTION _snowflake.set_default(relation regclass, column_name name, generator regclass) RETURNS text
     LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
     -- With all arguments, so that nothing that the schema had before fits as well.
-    SELECT @extschema@.snowflake_set_default(relation, column_name, generator, false, type);
+    SELECT @extschema@.snowflake_set_default(relation, column_name, generator, false);
 END;
 SET LOCAL search_path = @extschema@, pg_temp;
 
 CREATE FUNCTION snowflake_set_defaults(
-    schema regnamespace, generator regclass DEFAULT NULL, type regtype DEFAULT NULL,
+    schema regnamespace, generator regclass DEFAULT NULL,
     OUT relation regclass, OUT is_set boolean, OUT severity text, OUT result text)
     RETURNS SETOF record
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -110,7 +110,7 @@ BEGIN
                 CONTINUE;
             END IF;
             BEGIN
-                result := concat_ws('; ', result, _snowflake.set_default(relation, key.name, generator, type));
+                result := concat_ws('; ', result, _snowflake.set_default(relation, key.name, generator));
                 is_set := true;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);
@@ -122,7 +122,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass, regtype) IS
-    'makes a generator the default of the keys of all tables of a schema, and can change their type; returns a row for each table: '
+COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
+    'makes a generator the default of the keys of all tables of a schema; returns a row for each table: '
     'whether a default is set now, and what was done, or why nothing was; with severity warning, a key was left alone, '
     'and a person has to decide; with error, it could not be changed';

@@ -89,9 +89,6 @@ pub use unguarded::{GetUserId as user, IsInParallelMode as in_parallel_mode};
 pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
     Some(unguarded::standard_ProcessUtility);
 
-/// Plans queries if no other extension has a hook; likewise.
-pub const STANDARD_PLANNER: pg_sys::planner_hook_type = Some(unguarded::standard_planner);
-
 /// Checks, before a relation is locked, that the user owns it. Only PostgreSQL calls
 /// this function, hence it is not wrapped.
 pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
@@ -206,13 +203,6 @@ mod unguarded {
             destination: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
         );
-        pub fn standard_planner(
-            query: *mut pg_sys::Query,
-            text: *const std::ffi::c_char,
-            options: std::ffi::c_int,
-            parameters: pg_sys::ParamListInfo,
-            #[cfg(feature = "pg19")] explain: *mut pg_sys::ExplainState,
-        ) -> *mut pg_sys::PlannedStmt;
         pub fn RangeVarCallbackOwnsRelation(
             name: *const pg_sys::RangeVar,
             relation: pg_sys::Oid,
@@ -405,29 +395,14 @@ pub type TreeWalker =
 /// it has ended the walk.
 ///
 /// # Safety
-/// `root` is a node; `walker` takes each node of the tree, or null, with this context, and
-/// visits its parts by [`walk_parts`].
-pub unsafe fn walk(
-    root: *mut pg_sys::Node,
-    walker: TreeWalker,
-    context: *mut std::ffi::c_void,
-) -> bool {
+/// `root` is a node; `walker` takes each node of the tree, or null, and visits its parts by
+/// [`walk_parts`].
+pub unsafe fn walk(root: *mut pg_sys::Node, walker: TreeWalker) -> bool {
+    let no_context = std::ptr::null_mut();
     // SAFETY: as the caller guarantees. This is the only boundary of the walk, at which
     // errors are caught: see `walk_parts`.
-    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| walker.is_some_and(|walk| walk(root, context))) }
-}
-
-/// The entries of a list. PostgreSQL's own look-up would be guarded for each.
-///
-/// # Safety
-/// A list, or null, that nothing else uses as long as the entries are used.
-pub unsafe fn entries<'list>(list: *mut pg_sys::List) -> &'list mut [pg_sys::ListCell] {
-    // SAFETY: as the caller guarantees; a list has as many elements as it says.
     unsafe {
-        list.as_ref().map_or(&mut [], |list| {
-            let count = usize::try_from(list.length).unwrap_or(0);
-            std::slice::from_raw_parts_mut(list.elements, count)
-        })
+        pg_sys::ffi::pg_guard_ffi_boundary(|| walker.is_some_and(|walk| walk(root, no_context)))
     }
 }
 

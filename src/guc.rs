@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use super::error::{self, Error};
 use super::{compat, report, start_file};
@@ -52,20 +52,10 @@ static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
 static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S_DEFAULT);
 
-/// The types that keys of new tables can have.
-#[derive(Clone, Copy, PostgresGucEnum)]
-enum KeyType {
-    #[name = c"bigint"]
-    Bigint,
-    #[name = c"snowflake"]
-    Snowflake,
-}
-
-/// These two are read by `_snowflake.new_keys()` in SQL, as it runs in each CREATE TABLE, also
-/// where the library is gone. Every session may set them: they change what its own commands
-/// make, with the rights that it has, and nothing that was there before.
+/// Read by `_snowflake.new_keys()` in SQL, as it runs in each CREATE TABLE, also where the library
+/// is gone. Every session may set it: it changes what its own commands make, with the rights that
+/// it has, and nothing that was there before.
 static NEW_KEYS: GucSetting<bool> = GucSetting::<bool>::new(false);
-static NEW_KEYS_TYPE: GucSetting<KeyType> = GucSetting::<KeyType>::new(KeyType::Bigint);
 
 const WORKER_ID_NAME: &CStr = c"snowflake_id.worker_id";
 
@@ -177,14 +167,6 @@ pub fn define() {
         c"Whether new tables get snowflake IDs where their commands ask for a bigserial or bigint identity key.",
         c"Tables that are there already, and restores of dumps, are left as they are.",
         &NEW_KEYS,
-        GucContext::Userset,
-        GucFlags::empty(),
-    );
-    GucRegistry::define_enum_guc(
-        c"snowflake_id.new_keys_type",
-        c"Type of the keys that snowflake_id.new_keys changes: bigint, or snowflake, whose JSON is a string.",
-        c"",
-        &NEW_KEYS_TYPE,
         GucContext::Userset,
         GucFlags::empty(),
     );

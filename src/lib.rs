@@ -26,7 +26,6 @@ mod lease_state; // the place of a lease in shared memory
 mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
 mod limit; // how long the arguments of SQL functions may be
 mod mark; // reads and writes the durable mark; holds the reservation lock
-mod max_min; // max() and min() of type snowflake, by an index
 mod os_clock; // reads the two clocks of the operating system
 mod own_workers; // who may lease worker IDs of their own
 mod provider; // checks a label before PostgreSQL stores it
@@ -65,7 +64,6 @@ pub extern "C-unwind" fn _PG_init() {
         server_key::look_how_it_stopped();
         shmem::request();
         restart::register();
-        max_min::register();
         keeper::register();
     }
 }

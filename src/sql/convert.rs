@@ -1,5 +1,5 @@
 //! What `snowflake_convert()` needs and SQL cannot have. The functions that call these are
-//! in `convert/`, which is an extension of its own, with these functions; `sql/set_type.sql`
+//! in `convert/`, which is an extension of its own, with these functions; `sql/partition.sql`
 //! calls the first of them.
 //!
 //! Statements about a table can run code of its owner: conditions of constraints, functions

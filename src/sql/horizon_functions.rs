@@ -73,13 +73,7 @@ unsafe fn is_beside_tables(mut root: *mut pg_sys::PlannerInfo) -> bool {
         // A query may have many calls, and each looks at all of it.
         pgrx::check_for_interrupts!();
         // SAFETY: as the caller guarantees.
-        unsafe {
-            compat::walk(
-                (*root).parse.cast(),
-                Some(reads_tables),
-                std::ptr::null_mut(),
-            )
-        }
+        unsafe { compat::walk((*root).parse.cast(), Some(reads_tables)) }
     };
     // SAFETY: as the caller guarantees.
     unsafe {
@@ -119,9 +113,14 @@ unsafe extern "C-unwind" fn reads_tables(node: *mut pg_sys::Node, context: *mut 
 unsafe fn lists_a_table(query: &pg_sys::Query) -> bool {
     let is_insert = query.commandType == pg_sys::CmdType::CMD_INSERT;
     let target = usize::try_from(query.resultRelation).unwrap_or(0);
-    // SAFETY: as the caller guarantees; the range table of a query is a list of entries.
+    // SAFETY: as the caller guarantees; the range table of a query is a list of entries, with
+    // as many elements as it says. PostgreSQL's own look-up would be guarded for each.
     unsafe {
-        let cells = compat::entries(query.rtable);
+        let Some(list) = query.rtable.as_ref() else {
+            return false;
+        };
+        let count = usize::try_from(list.length).unwrap_or(0);
+        let cells = std::slice::from_raw_parts(list.elements, count);
         cells.iter().enumerate().any(|(index, cell)| {
             let entry = &*cell.ptr_value.cast::<pg_sys::RangeTblEntry>();
             let is_target = is_insert && index + 1 == target;
@@ -236,7 +235,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator
     let number = unsafe {
         let descriptor = (*trigger.tg_relation).rd_att;
         let number = pg_sys::SPI_fnumber(descriptor, to_server(&column));
-        // Type snowflake is stored as bigint is, and so is a domain.
+        // A domain over bigint is stored as bigint is.
         let is_bigint = number > 0
             && pg_sys::IsBinaryCoercible(
                 pg_sys::SPI_gettypeid(descriptor, number),

@@ -89,7 +89,7 @@ my %node = (primary => $primary, standby => $standby);
 
 # The functions: name, kind, types of the arguments, how many have a default, and the type of
 # the result.
-my @functions = map { my @f = split /\|/, $_, -1; { name => $f[0], kind => $f[1], types => [ split /;/, $f[2] =~ s/\Q$schema\E\.//gr ], defaults => $f[3], result => $f[4], set => $f[5] eq 't' } }
+my @functions = map { my @f = split /\|/, $_, -1; { name => $f[0], kind => $f[1], types => [ split /;/, $f[2] ], defaults => $f[3], result => $f[4], set => $f[5] eq 't' } }
   split /\n/, as(undef, q{
 	SELECT pronamespace::regnamespace::text || '.' || quote_ident(proname), prokind,
 		(SELECT coalesce(string_agg(format_type(t, NULL), ';' ORDER BY n), '') FROM unnest(proargtypes) WITH ORDINALITY AS a (t, n)),
@@ -133,11 +133,7 @@ sub long
 }
 my %values;
 %values = (
-	# What takes a bigint takes a value of type snowflake.
-	bigint => sub { my $value = pick(0, 1, -1, 7, "'-9223372036854775808'", '9223372036854775807', 2147483648, 4294967296, $id, $id + 1, $id + (1 << 40), 1 << 22, int(rand(2**53)), -int(rand(2**53))) . '::bigint';
-		return chance(0.1) ? "($value)::$schema.snowflake" : $value; },
-	snowflake => sub { return '(' . $values{pick('bigint', 'integer', 'smallint', 'numeric')}->() . ")::$schema.snowflake"; },
-	cstring => sub { return quoted(pick(@texts)); },
+	bigint => sub { return pick(0, 1, -1, 7, "'-9223372036854775808'", '9223372036854775807', 2147483648, 4294967296, $id, $id + 1, $id + (1 << 40), 1 << 22, int(rand(2**53)), -int(rand(2**53))) . '::bigint'; },
 	integer => sub { return pick(0, 1, 2, -1, 7, 1000, 4096, 100_001, 2147483647, "'-2147483648'", int(rand(2**31))) . '::integer'; },
 	smallint => sub { return pick(0, 1, -1, 2, 32767, "'-32768'") . '::smallint'; },
 	'double precision' => sub { return quoted(pick(qw(NaN Infinity -Infinity 0 -0 1 100 50.5 1e308 1e-307 -5))) . '::float8'; },
@@ -164,11 +160,10 @@ my %values;
 		return quoted(pick(map { @$_ } values %relations)) . '::regclass' if chance(0.8);
 		return quoted(pick('pg_class', 'pg_catalog.pg_locks', 'pg_toast.pg_toast_1255', 'pg_class_oid_index', "$schema.snowflake_default", "$schema.snowflake_workers", '_snowflake.state', '_snowflake.pools', 'public.canary')) . '::regclass'; },
 	regnamespace => sub { return pick("'public'", "'pg_catalog'", "'pg_toast'", "'_snowflake'", quoted($schema), "'information_schema'", "'keeper'", '0::oid', '99999::oid') . '::regnamespace'; },
-	regtype => sub { return pick("'bigint'", "'text'", "'trigger'", '0::oid', '99999::oid') . '::regtype'; },
 	regproc => sub { return pick("'pg_catalog.pg_backend_pid'", '0::oid', '99999::oid') . '::regproc'; },
 	int8range => sub { return quoted(pick('empty', '[0,8)', '[,)', '[0,)', '(,5]', '[-5,5)', '[5,5]', '[9223372036854775800,9223372036854775807)', '[0,2147483648)', '[100,110)')) . '::int8range'; },
 	int8multirange => sub { return quoted(pick('{}', '{[0,8)}', '{(,)}', '{[1,2),[5,)}', '{[-5,5)}', '{[9223372036854775806,9223372036854775807)}', '{[7,8)}')) . '::int8multirange'; },
-	'_snowflake_convert.work' => sub { return '_snowflake_convert.work_of(ARRAY[' . argument('regclass') . '], ' . join(', ', map { argument($_) } 'boolean', 'regclass', 'boolean', 'name[]', 'bigint', 'regtype', 'boolean') . ')'; },
+	'_snowflake_convert.work' => sub { return '_snowflake_convert.work_of(ARRAY[' . argument('regclass') . '], ' . join(', ', map { argument($_) } 'boolean', 'regclass', 'boolean', 'name[]', 'bigint', 'boolean') . ')'; },
 	'_snowflake_convert.key_column' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid name smallint oid oid boolean boolean oid name bigint)) . ')::_snowflake_convert.key_column'; },
 	'_snowflake_convert.old_key' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid name name text text)) . ')::_snowflake_convert.old_key'; },
 	'_snowflake_convert.object' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid oid integer text oid text text[])) . ')::_snowflake_convert.object'; },

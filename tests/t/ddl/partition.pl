@@ -111,17 +111,18 @@ one(q{CREATE TABLE hours (id bigint PRIMARY KEY DEFAULT snowflake_nextval()) PAR
 is(parts('hours'), "hours_20270401_120000 04-01 12:00 04-01 18:00\nhours_20270401_180000 04-01 18:00 04-02 00:00", 'hours');
 like(parts('quarters'), qr/^quarters_20270401 04-01 00:00 07-01 00:00\nquarters_20270701 07-01 00:00 10-01 00:00$/m, 'quarters, below a partition without an end');
 
-# 4. Other tables: type snowflake, a long name, an epoch in this month, a key without a default.
-one(q{CREATE TABLE typed (id snowflake PRIMARY KEY DEFAULT snowflake_nextval(), n integer GENERATED ALWAYS AS IDENTITY) PARTITION BY RANGE (id);
+# 4. Other tables: a domain, a long name, an epoch in this month, a key without a default.
+one(q{CREATE DOMAIN key AS bigint CHECK (VALUE > 0);
+	CREATE TABLE of_domain (id key PRIMARY KEY DEFAULT snowflake_nextval(), n integer GENERATED ALWAYS AS IDENTITY) PARTITION BY RANGE (id);
 	SELECT snowflake_create_generator('young_ids', epoch => '2027-03-31Z');
 	CREATE TABLE young (id bigint PRIMARY KEY DEFAULT snowflake_nextval('young_ids')) PARTITION BY RANGE (id);
 	CREATE TABLE "ääääääääääääääääääääääääääääääx" (id bigint PRIMARY KEY DEFAULT snowflake_nextval()) PARTITION BY RANGE (id);
 	CREATE TABLE bare (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-	CALL snowflake_partition('typed', ahead => 1);
+	CALL snowflake_partition('of_domain', ahead => 1);
 	CALL snowflake_partition('young', every => '10 years', ahead => 1, keep => '50 years');
 	CALL snowflake_partition('ääääääääääääääääääääääääääääääx', every => '1 hour', ahead => 1);
 	CALL snowflake_partition('bare', ahead => 1, generator => 'young_ids')});
-is(one('INSERT INTO typed DEFAULT VALUES RETURNING tableoid::regclass, n'), 'typed_20270401|1', 'a key of type snowflake');
+is(one('INSERT INTO of_domain DEFAULT VALUES RETURNING tableoid::regclass, n'), 'of_domain_20270401|1', 'a key of a domain');
 like(parts('young', 'young_ids'), qr/^young_20270331 03-31 00:00 01-01 00:00\n/, 'the first period begins with the epoch');
 is(parts('ääääääääääääääääääääääääääääääx'), "äääääääääääääääääääääää_20270401_130000 04-01 13:00 04-01 14:00
 äääääääääääääääääääääää_20270401_140000 04-01 14:00 04-01 15:00", 'the time in a name is not cut off');

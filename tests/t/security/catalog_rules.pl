@@ -14,8 +14,6 @@ use Snowflake;
 
 # Who may execute what. Types are as PostgreSQL writes them in short.
 my @public = split /\n/, <<'END';
-max(snowflake)
-min(snowflake)
 snowflake_advance(regclass, bigint)
 snowflake_advance(regclass, timestamptz)
 snowflake_alter_generator(regclass, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
@@ -57,9 +55,8 @@ snowflake_nextval_block(integer, regclass)
 snowflake_observe(bigint)
 snowflake_observe(bigint, regclass)
 snowflake_partition(regclass, interval, integer, interval, regclass)
-snowflake_set_default(regclass, name, regclass, boolean, regtype)
-snowflake_set_defaults(regnamespace, regclass, regtype)
-snowflake_set_type(regclass, name, regtype)
+snowflake_set_default(regclass, name, regclass, boolean)
+snowflake_set_defaults(regnamespace, regclass)
 snowflake_status()
 snowflake_timestamp(bigint)
 snowflake_timestamp(bigint, regclass)
@@ -72,7 +69,6 @@ my @public_internal = split /\n/, <<'END';
 adopt_label(regclass)
 base_type(oid, integer)
 bound(timestamptz, regclass)
-change_type(regclass, name, regtype)
 check_coordinator(text)
 check_default(regclass, name, regclass)
 check_limits()
@@ -83,7 +79,6 @@ check_references(regclass, name, regclass, integer)
 check_table(regclass, name)
 check_takes(regclass, name, regclass)
 check_values(regclass, name, regclass)
-column_roots(regclass, name)
 comments(regclass)
 count_ids(regclass, name, double precision, text, text, bigint, timestamptz)
 create_generator(text, text)
@@ -93,10 +88,6 @@ distribute(regclass, jsonb)
 distribution(regclass)
 find_relation(text)
 fix_settings()
-fixed_types(oid[], smallint[])
-from_integer(integer)
-from_numeric(numeric)
-from_smallint(smallint)
 generators()
 has_default(text, name, text)
 horizon_held()
@@ -106,20 +97,16 @@ instant_or_null(bigint)
 instant_or_null(bigint, regclass)
 instant_or_null_as(bigint, text)
 issuer(boolean)
-key_column(regclass, name, text)
-key_type()
+key_column(regclass, name)
 keys(regclass)
 known_workers()
 label(regclass)
 lasting(interval)
 loaded()
-lock_for_type(regclass, name, regtype, boolean)
 long_holders()
 millis(timestamptz)
-missing_rights(oid[], oid[], smallint[])
 name(regclass)
 next_id_range(regclass, bigint)
-obstacles_of_type(regclass, name, regtype, boolean)
 on_workers(text)
 own_worker()
 partition_step(regclass, interval, integer, interval, regclass)
@@ -130,22 +117,18 @@ pool_calls()
 present(regclass)
 presets()
 ranges(jsonb)
-reached(oid[], name[])
 read_as_owner(regclass, text)
 read_elsewhere()
 readiness(text, name)
 reads_as_owner(regclass)
 run_as_owner(regclass, text)
 server(jsonb, bigint)
-set_default(regclass, name, regclass, regtype)
+set_default(regclass, name, regclass)
 since(timestamptz)
 small_pools()
 statistics()
 tables_of(regnamespace)
-to_integer(snowflake)
-to_numeric(snowflake)
 try_generator(text, text, name, jsonb)
-typed_columns(regclass, name, regtype)
 undistribute(regclass, name, jsonb)
 wanted_size(bigint)
 warn_if_not_ready(regclass)
@@ -170,6 +153,7 @@ _snowflake_convert.check_backfill(boolean, name[], bigint, boolean)
 _snowflake_convert.check_copying(regclass)
 _snowflake_convert.check_list(anyarray, text)
 _snowflake_convert.check_obstacles(regclass[], boolean, regclass, boolean)
+_snowflake_convert.column_roots(regclass, name)
 _snowflake_convert.columns(regclass[], boolean)
 _snowflake_convert.copies(regclass[], boolean)
 _snowflake_convert.copy_function(regclass)
@@ -208,7 +192,7 @@ _snowflake_convert.obstacles_of_old_rows(_snowflake_convert.work)
 _snowflake_convert.obstacles_of_rights(_snowflake_convert.work)
 _snowflake_convert.obstacles_of_tables(_snowflake_convert.work)
 _snowflake_convert.online_obstacles(regclass[], boolean, regclass, boolean)
-_snowflake_convert.plan(regclass[], boolean, regclass, boolean, name[], bigint, regtype, boolean)
+_snowflake_convert.plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean)
 _snowflake_convert.portable(text)
 _snowflake_convert.remake(regclass, oid)
 _snowflake_convert.remake_generated(_snowflake_convert.work)
@@ -228,29 +212,22 @@ _snowflake_convert.tell(text)
 _snowflake_convert.wait_until(timestamptz)
 _snowflake_convert.wanted_default(regclass)
 _snowflake_convert.widened(text, boolean, text[])
-_snowflake_convert.work_of(regclass[], boolean, regclass, boolean, name[], bigint, regtype, boolean)
-snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint, regtype)
+_snowflake_convert.work_of(regclass[], boolean, regclass, boolean, name[], bigint, boolean)
+snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint)
 snowflake_convert_backfill(regclass, interval)
 snowflake_convert_functions(regclass[], regnamespace[])
-snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint, regtype)
+snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint)
 snowflake_convert_run(text, text[], integer)
 snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean)
 snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer)
 snowflake_convert_undo(regclass[], regnamespace[])
 END
-# Superusers only. PostgreSQL asks nobody for a right to input and output of a type, and the
-# owner of an aggregate for that to its steps.
+# Superusers only.
 my @nobody = split /\n/, <<'END';
 _snowflake.horizon_support(internal)
 _snowflake.lease(text, jsonb)
-_snowflake.larger(snowflake, snowflake)
 _snowflake.new_keys()
 _snowflake.read_registry()
-_snowflake.smaller(snowflake, snowflake)
-_snowflake.snowflake_in(cstring)
-_snowflake.snowflake_out(snowflake)
-_snowflake.snowflake_recv(internal)
-_snowflake.snowflake_send(snowflake)
 snowflake_accept_clock()
 snowflake_check_cluster(text[])
 snowflake_cluster_horizon()
@@ -274,7 +251,6 @@ $function_grants{$_} = 'pg_monitor:EXECUTE' for '_snowflake.ask_registry()', 'sn
 my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
 	_snowflake_convert => 'PUBLIC:USAGE',
-	'type snowflake' => 'PUBLIC:USAGE',
 	# Only superusers make foreign servers that stand for pools.
 	snowflake_pool => '',
 	# UPDATE or DELETE of the whole table would let everybody lock it.
@@ -340,8 +316,7 @@ sub short
 	my ($signature, $schema) = @_;
 	$signature =~ s/timestamp with time zone/timestamptz/g;
 	$signature =~ s/,\s*/, /g;
-	# Also that of the type of an argument.
-	$signature =~ s/\b\Q$schema\E\.//g;
+	$signature =~ s/^\Q$schema\E\.//;
 	return $signature;
 }
 
@@ -369,12 +344,10 @@ sub check_rules
 	# 1. One owner.
 	cmp_ok(sql("SELECT count(*) FROM ($owned) AS o"), '>', 190, "$what: what has an owner");
 	is(sql("SELECT object, owner::regrole FROM ($owned) AS o WHERE owner <> 10"), '', "$what: the first superuser owns it");
-	# From PostgreSQL 18 on, the types of the rows of tables and views are members too. Type snowflake
-	# has casts, of which an array type has none.
+	# From PostgreSQL 18 on, the types of the rows of tables and views are members too.
 	is(sql("SELECT DISTINCT classid::regclass FROM ($members) AS m LEFT JOIN pg_type AS t ON m.classid = 'pg_type'::regclass AND t.oid = m.objid
-		LEFT JOIN pg_type AS e ON e.oid = t.typelem LEFT JOIN pg_cast AS c ON m.classid = 'pg_cast'::regclass AND c.oid = m.objid
-		WHERE classid NOT IN ('pg_class'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_foreign_data_wrapper'::regclass, 'pg_event_trigger'::regclass) AND coalesce(t.typrelid, 0) = 0 AND coalesce(e.typrelid, 0) = 0
-			AND '$schema.snowflake'::regtype NOT IN (coalesce(t.oid, c.castsource), coalesce(e.oid, c.casttarget, 0))"),
+		LEFT JOIN pg_type AS e ON e.oid = t.typelem
+		WHERE classid NOT IN ('pg_class'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_foreign_data_wrapper'::regclass, 'pg_event_trigger'::regclass) AND coalesce(t.typrelid, 0) = 0 AND coalesce(e.typrelid, 0) = 0"),
 		'', "$what: no object of another kind");
 
 	# 2. and 3. Functions run as their callers, and look up names nowhere else.
@@ -382,7 +355,7 @@ sub check_rules
 	is(join("\n", sort map { short($_, $schema) } split /\n/, sql("SELECT p.oid::regprocedure
 		FROM pg_proc AS p JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
 		JOIN pg_language AS l ON l.oid = p.prolang
-		WHERE l.lanname NOT IN ('c', 'internal') AND p.prosqlbody IS NULL
+		WHERE l.lanname <> 'c' AND p.prosqlbody IS NULL
 		  AND NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)")),
 		join("\n", sort @without_path), "$what: functions without a path of their own");
 	# The types of their variables are looked up before a path is set: keywords, or with their schema.
@@ -419,10 +392,8 @@ sub check_rules
 		UNION ALL SELECT n.nspname, n.nspowner, coalesce(n.nspacl, acldefault('n', n.nspowner))
 		FROM pg_namespace AS n JOIN ($members) AS m ON m.classid = 'pg_namespace'::regclass AND m.objid = n.oid
 		UNION ALL SELECT f.fdwname, f.fdwowner, coalesce(f.fdwacl, acldefault('F', f.fdwowner))
-		FROM pg_foreign_data_wrapper AS f JOIN ($members) AS m ON m.classid = 'pg_foreign_data_wrapper'::regclass AND m.objid = f.oid
-		UNION ALL SELECT 'type ' || t.typname, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
-		FROM pg_type AS t JOIN ($members) AS m ON m.classid = 'pg_type'::regclass AND m.objid = t.oid WHERE t.typtype = 'b' AND t.typelem = 0", $schema);
-	is_deeply($relations, \%relation_grants, "$what: who may use tables, views, schemas, the wrapper and the type") or diag explain $relations;
+		FROM pg_foreign_data_wrapper AS f JOIN ($members) AS m ON m.classid = 'pg_foreign_data_wrapper'::regclass AND m.objid = f.oid", $schema);
+	is_deeply($relations, \%relation_grants, "$what: who may use tables, views, schemas and the wrapper") or diag explain $relations;
 	is(sql("SELECT a.attrelid::regclass || '.' || a.attname, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE g.grantee::regrole::text END, g.privilege_type, i.initprivs = a.attacl
 		FROM pg_attribute AS a JOIN ($members) AS m ON m.objid = a.attrelid CROSS JOIN aclexplode(a.attacl) AS g
 		LEFT JOIN pg_init_privs AS i ON (i.classoid, i.objoid, i.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum)
@@ -434,9 +405,7 @@ sub check_rules
 		LEFT JOIN pg_class AS c ON i.classoid = 'pg_class'::regclass AND c.oid = i.objoid
 		LEFT JOIN pg_namespace AS n ON i.classoid = 'pg_namespace'::regclass AND n.oid = i.objoid
 		LEFT JOIN pg_foreign_data_wrapper AS f ON i.classoid = 'pg_foreign_data_wrapper'::regclass AND f.oid = i.objoid
-		LEFT JOIN pg_type AS t ON i.classoid = 'pg_type'::regclass AND t.oid = i.objoid AND t.typtype = 'b'
-		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl, f.fdwacl, t.typacl)"), sql("SELECT count(*) FROM ($members) AS m LEFT JOIN pg_type AS t ON classid = 'pg_type'::regclass AND t.oid = objid
-			WHERE classid NOT IN ('pg_cast'::regclass, 'pg_event_trigger'::regclass) AND (t.oid IS NULL OR t.typtype = 'b' AND t.typelem = 0)"),
+		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl, f.fdwacl)"), sql("SELECT count(*) FROM ($members) AS m WHERE classid NOT IN ('pg_type'::regclass, 'pg_event_trigger'::regclass)"),
 		"$what: a dump has no grant of the extension");
 
 	# A role without any right of its own can lock no table or view against others, whose

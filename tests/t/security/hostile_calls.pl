@@ -101,8 +101,8 @@ my %value = (
 	text => "'x'", name => "'id'", '"char"' => "'x'", timestamptz => 'now()', interval => "'1 day'", jsonb => "'{}'",
 	numeric => '1', real => '1', 'double precision' => '1', 'bigint[]' => "'{1}'", 'jsonb[]' => "'{}'", bytea => q{'\x00112233445566778899aabbccddeeff'}, 'bytea[]' => q{ARRAY['\x00112233445566778899aabbccddeeff'::bytea]},
 	regclass => "'snowflake_default'", regnamespace => "'pg_catalog'", int8range => "'[1,3)'", int8multirange => "'{[1,3)}'",
-	regtype => "'bigint'", regproc => "'pg_catalog.pg_backend_pid'", 'aclitem[]' => "'{}'", 'text[]' => "'{}'", 'name[]' => "'{id}'", 'oid[]' => "'{}'", 'smallint[]' => "'{1}'", 'regclass[]' => "'{}'", 'regnamespace[]' => "'{pg_catalog}'",
-	'boolean[]' => "'{}'", '_snowflake_convert.work' => "'(,,,,,,,,,,,,)'", map { ("_snowflake_convert.$_\[]" => "'{}'") } 'key_column', 'old_key', 'object');
+	regproc => "'pg_catalog.pg_backend_pid'", 'aclitem[]' => "'{}'", 'text[]' => "'{}'", 'name[]' => "'{id}'", 'oid[]' => "'{}'", 'smallint[]' => "'{1}'", 'regclass[]' => "'{}'", 'regnamespace[]' => "'{pg_catalog}'",
+	'boolean[]' => "'{}'", '_snowflake_convert.work' => "'(,,,,,,,,,,,)'", map { ("_snowflake_convert.$_\[]" => "'{}'") } 'key_column', 'old_key', 'object');
 my %text = (layout => "'preset=twitter'", label => "'preset=twitter'", alphabet => "'base32'", registry => "''",
 	relation => "'snowflake_default'", query => "'SELECT 1'");
 my @functions = map {

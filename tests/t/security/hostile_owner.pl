@@ -75,7 +75,7 @@ $node->safe_psql('reg', q{
 	CREATE TABLE mold.functions AS
 		SELECT p.proname::text AS name, pg_get_function_identity_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
 		FROM pg_proc AS p WHERE p.pronamespace = '_snowflake'::regnamespace AND p.prorettype <> 'internal'::regtype
-			AND p.prokind = 'f' AND pg_get_function_identity_arguments(p.oid) !~ 'OUT|VARIADIC|internal|cstring|snowflake' AND pg_get_function_result(p.oid) !~ 'TABLE|SETOF|record|snowflake|trigger|cstring';
+			AND p.prokind = 'f' AND pg_get_function_identity_arguments(p.oid) !~ 'OUT|VARIADIC|internal' AND pg_get_function_result(p.oid) !~ 'TABLE|SETOF|record|snowflake|trigger';
 	ALTER SCHEMA mold OWNER TO owner; GRANT SELECT ON ALL TABLES IN SCHEMA mold TO owner});
 cmp_ok($node->safe_psql('reg', 'SELECT count(*) FROM mold.functions'), '>', 25, 'functions to plant');
 is((as('owner', q{

@@ -49,12 +49,6 @@ SELECT 'function', name, jsonb_build_object('schema', pronamespace::regnamespace
     || (to_jsonb(p) - '{oid,pronamespace,proowner,prolang,provariadic,prorettype,proargtypes,proallargtypes,protrftypes,proargdefaults,prosqlbody,proacl}'::text[])::text
 FROM pg_proc AS p JOIN members ON classid = 'pg_proc'::regclass AND objid = p.oid
 UNION ALL
-SELECT 'aggregate', name, concat_ws(' ', aggkind, aggtransfn::regprocedure, aggcombinefn::regprocedure, aggsortop::regoperator, aggtranstype::regtype, agginitval)
-FROM pg_aggregate AS a JOIN members ON classid = 'pg_proc'::regclass AND objid = aggfnoid
-UNION ALL
-SELECT 'cast', name, concat_ws(' ', castfunc::regprocedure, castcontext, castmethod)
-FROM pg_cast AS c JOIN members ON classid = 'pg_cast'::regclass AND objid = c.oid
-UNION ALL
 SELECT 'relation', r.name, jsonb_build_object('schema', relnamespace::regnamespace, 'owner', relowner::regrole,
     'method', (SELECT amname FROM pg_am AS a WHERE a.oid = relam), 'tablespace', reltablespace, 'acl', pg_temp.acl(relacl),
     'view', CASE WHEN relkind = 'v' THEN pg_get_viewdef(c.oid) END, 'index', CASE WHEN relkind = 'i' THEN pg_get_indexdef(c.oid) END,
@@ -83,8 +77,7 @@ SELECT 'sequence', r.name, (to_jsonb(s) - 'seqrelid' - 'seqtypid')::text || seqt
 UNION ALL
 SELECT 'label', p.name, concat_ws(' ', objsubid, provider, label) FROM pg_seclabel AS l JOIN parts AS p ON l.classoid = p.classid AND l.objoid = p.objid
 UNION ALL
-SELECT 'type', p.name, concat_ws(' ', typtype, typowner::regrole, typlen, typbyval, typcategory, typispreferred, typalign, typstorage,
-    typinput::regproc, typoutput::regproc, typreceive::regproc, typsend::regproc, pg_temp.acl(typacl)) FROM pg_type AS t JOIN parts AS p ON classid = 'pg_type'::regclass AND objid = t.oid
+SELECT 'type', p.name, concat_ws(' ', typtype, typowner::regrole, pg_temp.acl(typacl)) FROM pg_type AS t JOIN parts AS p ON classid = 'pg_type'::regclass AND objid = t.oid
 UNION ALL
 SELECT 'comment', p.name, concat_ws(' ', objsubid, description) FROM pg_description AS d JOIN parts AS p ON d.classoid = p.classid AND d.objoid = p.objid
 UNION ALL
