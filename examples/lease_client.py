@@ -87,14 +87,12 @@ class LeasedIds:
     """Issues IDs in increasing order.
 
     state: a file that stays on this machine. It makes the identity, and its lock gives that to one
-        process at a time. Without one, each start is a new holder, outside of the horizon.
+        process at a time. Without one, each start is a new holder.
     worker: the worker ID to claim; None: any.
-    pending: a function that returns the least ID that was issued and can still appear in a table,
-        or None: snowflake_cluster_horizon() waits for it.
     """
 
-    def __init__(self, conninfo, pool="default", state=None, worker=None, pending=None):
-        self.registry, self.fixed, self.pending = Registry(conninfo, pool), worker, pending
+    def __init__(self, conninfo, pool="default", state=None, worker=None):
+        self.registry, self.fixed = Registry(conninfo, pool), worker
         self.holder = {"identity": self._identity(state), "host": socket.gethostname(), "address": "", "port": 0,
                        "data_directory": os.path.abspath(state or sys.argv[0])}
         # Guards what follows: the right and whether it is renewed, the position, the clock.
@@ -198,26 +196,17 @@ class LeasedIds:
         return {"format": 1, "asker": self.holder, "nonce": self.nonce, "number": self.number,
                 "clock": time.time_ns() // 1_000_000, "memory": self.memory, "ask": {name: ask}}
 
-    def _horizon(self):
-        with self.lock:
-            # What is issued from now on has this tick or a later one.
-            latest = self._furthest() - 1 if self.right else None
-        # Without the lock, since the program may issue under a lock of its own.
-        least = self.pending() if self.pending and self.right else None
-        return latest if least is None else min(latest, EPOCH + (least >> WORKER_BITS + SEQUENCE_BITS))
-
-    def _next_request(self, horizon):
+    def _next_request(self):
         if not self.holds:
             return self._request("acquire", {"fixed": self.fixed, "last": self.right and self.right["worker"]})
-        return self._request("renew", {**self._token(), "furthest": self._furthest(), "horizon": horizon})
+        return self._request("renew", {**self._token(), "furthest": self._furthest()})
 
     def _keep(self):
         while not self.closed:
             sent = time.monotonic()
             try:
-                horizon = self._horizon()
                 with self.lock:
-                    request, self.needed = self._next_request(horizon), False
+                    request, self.needed = self._next_request(), False
                 reply = self.registry.ask(request)
                 with self.lock:
                     pause, self.failures = self._conclude(reply), 0
@@ -246,9 +235,7 @@ class LeasedIds:
             return self._confirmed(what)
         self.trouble = "the registry refuses the request: " + json.dumps(reply["answer"])
         why, what = parts(what) if kind == "refused" else (kind, {"retry": 20})
-        if why == "fenced" and what["why"] == "succeeded":
-            self.right, self.holds, self.closed = None, False, True
-        elif why == "ignored" or why == "fenced" and what["why"] == "copied":
+        if why == "ignored" or why == "fenced" and what["why"] == "copied":
             self.right, self.holds = None, False
             self._begin()
         elif why in ("fenced", "foreign") and self.holds:

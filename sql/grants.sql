@@ -1,8 +1,8 @@
 -- Who may use what: this script is the last one, and only restrict.sql, which comes before it,
 -- grants or revokes too. What follows is the list of all that anybody may.
 -- An object that is not in the list is for superusers, and roles to which they grant it: the
--- registry, its administration, the horizon of a cluster, the clock and the statistics of the
--- server, and all that connects to other servers. tests/t/security/catalog_rules.pl lists who
+-- registry, its administration, the clock and the statistics of the server, and all that
+-- connects to other servers. tests/t/security/catalog_rules.pl lists who
 -- may use each object, and each script of an update ends with such lines for what it makes.
 
 -- What PUBLIC calls runs with the rights of its caller, and so do the functions and tables of
@@ -19,7 +19,7 @@ GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 GRANT SELECT ON
     _snowflake.defaults, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
 TO PUBLIC;
-GRANT SELECT ON _snowflake.leased, snowflake_cluster_servers, snowflake_pools, snowflake_workers TO pg_monitor;
+GRANT SELECT ON _snowflake.leased, snowflake_pools, snowflake_workers TO pg_monitor;
 -- It has the server connect to its registry.
 GRANT EXECUTE ON FUNCTION snowflake_check_registry(), _snowflake.ask_registry() TO pg_monitor;
 
@@ -76,7 +76,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.issuer, _snowflake.key_column, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting,
     _snowflake.loaded, _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers,
     _snowflake.own_worker, _snowflake.partition_step, _snowflake.partitions, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.present, _snowflake.presets, _snowflake.ranges,
-    _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.run_as_owner, _snowflake.server,
+    _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner, _snowflake.run_as_owner,
     _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of, _snowflake.try_generator,
     _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint), _snowflake.worker_of(bigint, regclass),
     _snowflake.worker_of_as, _snowflake.workers

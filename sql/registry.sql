@@ -18,7 +18,7 @@
 -- the one that this server uses, and the views show it: src/registry/place.rs says which one that
 -- is. View _snowflake.used has what it has stored in one form, of whatever kind it is.
 --
--- A pool, a lease, a server and the state are each stored as the JSON of the core's type, as in
+-- A pool, a lease and the state are each stored as the JSON of the core's type, as in
 -- etcd. Beside it, in columns that PostgreSQL makes of it, there is only what a search needs.
 -- Instants are Unix milliseconds, since a clock can be wrong by any amount: those that
 -- timestamptz cannot hold are shown as infinite.
@@ -112,28 +112,6 @@ COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that ha
 COMMENT ON COLUMN _snowflake.leases.lease IS
     'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns before it are parts of it that searches need';
 
--- A report changes no index, but for the first one of a server. So the least report is found by
--- reading all of them, unless a server has reported nothing.
-CREATE TABLE _snowflake.servers (
-    identity text PRIMARY KEY,
-    counts boolean NOT NULL GENERATED ALWAYS AS (server ->> 'dropped' IS NULL) STORED,
-    horizon bigint GENERATED ALWAYS AS ((server ->> 'horizon')::bigint) STORED,
-    role text GENERATED ALWAYS AS (server #>> '{holder,identity,role}') STORED,
-    is_silent boolean NOT NULL GENERATED ALWAYS AS (server ->> 'dropped' IS NULL AND server ->> 'horizon' IS NULL) STORED,
-    server jsonb NOT NULL
-) WITH (fillfactor = 50);
-CREATE INDEX servers_role ON _snowflake.servers (role) WHERE counts;
-CREATE INDEX servers_silent ON _snowflake.servers (identity) WHERE is_silent;
-COMMENT ON INDEX _snowflake.servers_role IS 'internal: counts the servers of a role';
-COMMENT ON INDEX _snowflake.servers_silent IS 'internal: finds a server that has reported nothing';
-COMMENT ON TABLE _snowflake.servers IS
-    'internal: the servers that count for snowflake_cluster_horizon(), and those that were dropped; see view snowflake_cluster_servers';
-COMMENT ON COLUMN _snowflake.servers.identity IS
-    'system identifier, boot ID of the kernel, device and inode of the data directory';
-COMMENT ON COLUMN _snowflake.servers.server IS
-    'the server''s place and latest worker ID, what it has reported, and when; instants in Unix milliseconds; '
-    'the other columns but for identity are parts of it that searches need';
-
 CREATE TABLE _snowflake.reached (
     system_identifier numeric(20) PRIMARY KEY,
     reached bigint NOT NULL
@@ -205,7 +183,7 @@ CREATE VIEW _snowflake.here AS
 SELECT n.now, r.state - 'key' AS state, (SELECT array_agg(p.pool) FROM _snowflake.pools AS p) AS pools,
     (SELECT array_agg(l.namespace ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS namespaces,
     (SELECT array_agg(l.lease ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS leases,
-    NULL::boolean[] AS live, (SELECT array_agg(s.server) FROM _snowflake.servers AS s) AS servers
+    NULL::boolean[] AS live
 FROM _snowflake.state AS r
 CROSS JOIN (SELECT _snowflake.millis(clock_timestamp())) AS n (now)
 -- There is one row. Said so, the planner expects no more, and compiles nothing.
@@ -217,7 +195,6 @@ COMMENT ON COLUMN _snowflake.here.pools IS 'the pools';
 COMMENT ON COLUMN _snowflake.here.namespaces IS 'the namespace of each lease';
 COMMENT ON COLUMN _snowflake.here.leases IS 'the leases, as in _snowflake.leases';
 COMMENT ON COLUMN _snowflake.here.live IS 'whether etcd keeps the worker ID of each lease for its holder; NULL: the lease says it';
-COMMENT ON COLUMN _snowflake.here.servers IS 'the servers, as in _snowflake.servers';
 
 CREATE FUNCTION _snowflake.read_registry() RETURNS jsonb
     LANGUAGE c STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -237,8 +214,7 @@ UNION ALL
 SELECT (e.stored -> 'now')::bigint, e.stored -> 'state', ARRAY(SELECT jsonb_array_elements(e.stored -> 'pools')),
     ARRAY(SELECT w.worker ->> 'namespace' FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
     ARRAY(SELECT w.worker -> 'row' FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
-    ARRAY(SELECT (w.worker -> 'live')::boolean FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
-    ARRAY(SELECT jsonb_array_elements(e.stored -> 'servers'))
+    ARRAY(SELECT (w.worker -> 'live')::boolean FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker))
 FROM (SELECT _snowflake.read_elsewhere() WHERE NOT EXISTS (SELECT FROM _snowflake.pools)) AS e (stored)
 WHERE e.stored IS NOT NULL;
 COMMENT ON VIEW _snowflake.used IS 'internal: what the registry that this server uses has stored; src/registry/place.rs says which one';

@@ -137,35 +137,6 @@ pub fn exit(code: i32) -> ! {
     unsafe { unguarded::proc_exit(code) }
 }
 
-/// SIGTERM ends this background worker at its next look for interrupts, as it ends a session.
-/// PostgreSQL's own choice ends it in the middle of whatever it does.
-pub fn end_at_interrupts() {
-    let signal = pg_sys::SIGTERM.cast_signed();
-    // SAFETY: a handler of PostgreSQL's, for this signal.
-    unsafe {
-        #[cfg(not(any(feature = "pg18", feature = "pg19")))]
-        pg_sys::pqsignal(signal, Some(unguarded::die));
-        #[cfg(any(feature = "pg18", feature = "pg19"))]
-        pg_sys::pqsignal_be(signal, Some(unguarded::die));
-    }
-}
-
-/// Writes a message into WAL that is decoded where it stands, whatever becomes of this
-/// transaction. pgrx does not bind the function.
-pub fn log_message(prefix: &CStr, message: &str) {
-    let (text, length) = (message.as_ptr().cast(), message.len());
-    // SAFETY: in a transaction, not in recovery; a NUL-terminated prefix, and as many bytes as
-    // are counted. Errors are caught at this boundary.
-    unsafe {
-        pg_sys::ffi::pg_guard_ffi_boundary(|| {
-            #[cfg(any(feature = "pg15", feature = "pg16"))]
-            unguarded::LogLogicalMessage(prefix.as_ptr(), text, length, false);
-            #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-            unguarded::LogLogicalMessage(prefix.as_ptr(), text, length, false, false);
-        });
-    }
-}
-
 /// Prepares a function to return a set of rows. In 15 the function has the name of its
 /// first release, which later versions have as well.
 #[cfg(not(feature = "pg15"))]
@@ -230,17 +201,6 @@ mod unguarded {
         ) -> *mut pg_sys::List;
         pub fn ThrowErrorData(error: *mut pg_sys::ErrorData);
         pub fn proc_exit(code: std::ffi::c_int) -> !;
-        #[cfg(not(feature = "pg19"))]
-        pub fn die(signal: std::ffi::c_int);
-        #[cfg(feature = "pg19")]
-        pub fn die(signal: std::ffi::c_int, about: *const pg_sys::pg_signal_info);
-        pub fn LogLogicalMessage(
-            prefix: *const std::ffi::c_char,
-            message: *const std::ffi::c_char,
-            size: usize,
-            transactional: bool,
-            #[cfg(not(any(feature = "pg15", feature = "pg16")))] flush: bool,
-        ) -> pg_sys::XLogRecPtr;
         /// The user in force.
         pub safe fn GetUserId() -> pg_sys::Oid;
         /// Whether this is a parallel worker or the leader of some.
@@ -276,11 +236,6 @@ pub fn wait_socket(socket: i32, read: bool, write: bool, millis: i64) -> bool {
         0
     };
     wait(Some((socket, read | write)), Some(millis), WaitsFor::Server)
-}
-
-/// Waits in a process that writes watermarks, for this many milliseconds at most.
-pub fn wait_watermark(millis: i64) {
-    wait(None, Some(millis), WaitsFor::Watermark);
 }
 
 /// Waits in the keeper, until a socket can be read, and for this many milliseconds at most.
@@ -340,8 +295,6 @@ pub enum WaitsFor {
     Mark,
     /// A worker ID, or a later bound of it.
     Lease,
-    /// The time of the next watermark.
-    Watermark,
 }
 
 #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -357,7 +310,6 @@ fn wait_event(event: WaitsFor) -> u32 {
         WaitsFor::Keeper => c"SnowflakeKeeper",
         WaitsFor::Mark => c"SnowflakeMark",
         WaitsFor::Lease => c"SnowflakeLease",
-        WaitsFor::Watermark => c"SnowflakeWatermark",
     };
     // SAFETY: a constant, NUL-terminated name; the server looks its number up, and gives it one
     // at the first use.

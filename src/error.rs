@@ -3,7 +3,6 @@
 
 pub mod client;
 pub mod cluster;
-pub mod cluster_horizon;
 pub mod etcd;
 mod generator;
 pub mod given_time;
@@ -16,7 +15,6 @@ pub mod own_workers;
 mod refused;
 mod registry;
 mod text;
-pub mod watermark;
 
 use std::panic::resume_unwind;
 

@@ -120,21 +120,6 @@ pub fn revoke(url: Url, pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     Ok(free.as_nodes_clock())
 }
 
-/// The horizon of the cluster.
-pub fn horizon(url: Url) -> Result<UnixMillis, Error> {
-    let horizon = read(url, EtcdRegistry::horizon)?;
-    horizon.map_err(|why| error::cluster_horizon::lacking(&why))
-}
-
-/// Drops a server that is lost.
-pub fn drop_server(url: Url, name: &str) -> Result<(), Error> {
-    let whose = name.to_string();
-    let dropped = run(url, "", 0, move |host, until| {
-        host.drop_server(&whose, until)
-    })?;
-    dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))
-}
-
 /// All that is stored, as JSON; `None` if there is no registry.
 pub fn read_all(url: Url) -> Result<Option<String>, Error> {
     read(url, |host, until| match host.read_all(until) {

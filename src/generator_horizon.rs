@@ -27,11 +27,11 @@ thread_local! {
 
 /// The horizon of a generator. The caller has checked its privilege, and that the generator
 /// never goes back.
-pub fn read(entry: &'static SessionGenerator, purpose: Purpose) -> Result<UnixMillis, Error> {
+pub fn read(entry: &'static SessionGenerator) -> Result<UnixMillis, Error> {
     let shared = shmem::shared()?;
-    let (slot, reached) = issue::advance_to_now(entry, purpose)?;
+    let (slot, reached) = issue::advance_to_now(entry)?;
     let key = entry.key().bits();
-    let search = || tx_holds::least_locked(shared, |its| its == key);
+    let search = || tx_holds::least_locked(shared, key);
     Ok(slot.horizon().read(reached, shared, key, search))
 }
 
@@ -76,10 +76,9 @@ pub fn insert(entry: &'static SessionGenerator, id: i64) -> Result<(), Error> {
     )?;
     if slot.horizon().announced() == BEGINNING {
         // Nobody has used the generator since the server started.
-        slot = issue::advance_to_now(entry, Purpose::Advance)?.0;
+        slot = issue::advance_to_now(entry)?.0;
     }
-    let announced = (slot.horizon(), shared.reported(), layout);
-    let inserted = tx_holds::insert(shared, entry.key(), at, &announced);
+    let inserted = tx_holds::insert(shared, entry.key(), at, slot.horizon());
     inserted.map_err(|why| match why {
         InsertError::Past(announced) => {
             error::no_horizon::past(&entry.name(), id, announced, layout)

@@ -3,7 +3,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
@@ -33,20 +32,9 @@ const FAILOVER_GAP_MS_MAX: i32 = 3_600_000;
 const MAX_CLOCK_JUMP_S_DEFAULT: i32 = 86_400;
 const MAX_CLOCK_JUMP_S_MIN: i32 = 1;
 
-/// Shorter: consumers wait less, and WAL has more messages. At most a minute, after which an idle
-/// server writes one anyhow.
-const WATERMARK_MS_DEFAULT: i32 = 1000;
-const WATERMARK_MS_MIN: i32 = 10;
-const WATERMARK_MS_MAX: i32 = 60_000;
-
 static WORKER_ID: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"default"));
-static HORIZON_DATABASES: GucSetting<Option<CString>> =
-    GucSetting::<Option<CString>>::new(Some(c""));
-static WATERMARK_DATABASES: GucSetting<Option<CString>> =
-    GucSetting::<Option<CString>>::new(Some(c""));
-static WATERMARK_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(WATERMARK_MS_DEFAULT);
 static SLOTS: GucSetting<i32> = GucSetting::<i32>::new(SLOTS_DEFAULT);
 static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
@@ -95,32 +83,6 @@ pub fn define() {
         &POOL,
         GucContext::Sighup,
         GucFlags::empty(),
-    );
-    GucRegistry::define_string_guc(
-        c"snowflake_id.horizon_databases",
-        c"Databases of this server whose rows snowflake_cluster_horizon() is for.",
-        c"Names with commas between them. The server reports to its registry how far their IDs can be read. Empty: it reports nothing.",
-        &HORIZON_DATABASES,
-        GucContext::Sighup,
-        GucFlags::empty(),
-    );
-    GucRegistry::define_string_guc(
-        c"snowflake_id.watermark_databases",
-        c"Databases of this server in whose change streams watermarks stand.",
-        c"Names with commas between them. A process for each of them writes logical messages into WAL. Empty: there are none.",
-        &WATERMARK_DATABASES,
-        GucContext::Sighup,
-        GucFlags::empty(),
-    );
-    GucRegistry::define_int_guc(
-        c"snowflake_id.watermark_interval",
-        c"How often a watermark of each generator that is used is written.",
-        c"",
-        &WATERMARK_INTERVAL,
-        WATERMARK_MS_MIN,
-        WATERMARK_MS_MAX,
-        GucContext::Sighup,
-        GucFlags::UNIT_MS,
     );
     GucRegistry::define_int_guc(
         c"snowflake_id.debug_slots",
@@ -341,28 +303,6 @@ pub fn registry() -> String {
 /// `snowflake_id.pool`.
 pub fn pool() -> String {
     text(&POOL)
-}
-
-/// `snowflake_id.horizon_databases`.
-pub fn horizon_databases() -> Vec<String> {
-    names(&HORIZON_DATABASES)
-}
-
-/// `snowflake_id.watermark_databases`.
-pub fn watermark_databases() -> Vec<String> {
-    names(&WATERMARK_DATABASES)
-}
-
-/// `snowflake_id.watermark_interval`.
-pub fn watermark_interval() -> Duration {
-    Duration::from_millis(u64::from(WATERMARK_INTERVAL.get().unsigned_abs()))
-}
-
-/// The names in a setting, with commas between them.
-fn names(setting: &GucSetting<Option<CString>>) -> Vec<String> {
-    let names = text(setting);
-    let names = names.split(',').map(|name| name.trim().to_string());
-    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// A setting's value, copied.

@@ -76,20 +76,16 @@ impl<C> Clocks for Postgres<C> {
 
 impl Postgres<Caller> {
     /// Waits for what the keeper publishes: until `look`, which is told the time, finds an
-    /// answer, or for [`BOUND_WAIT`], which is none. For a watermark, it looks once.
+    /// answer, or for [`BOUND_WAIT`], which is none.
     fn wait_until_told(&self, mut look: impl FnMut(BootNanos) -> Option<bool>) -> bool {
         let pending = self.0.entry.pending();
         let from = os_clock::boot();
-        let wait = match self.0.purpose {
-            Purpose::Issue | Purpose::Advance => BOUND_WAIT.nanos(),
-            Purpose::Watermark => Nanos::ZERO,
-        };
         let mut at = from;
         let found = loop {
             if let Some(found) = look(at) {
                 break found;
             }
-            let left = Nanos::new(wait.get() - at.since(from).get());
+            let left = Nanos::new(BOUND_WAIT.nanos().get() - at.since(from).get());
             if left <= Nanos::ZERO {
                 break false;
             }
@@ -166,10 +162,6 @@ impl Host for Postgres<Caller> {
         let entry = self.0.entry;
         let key = entry.pinned_key().unwrap_or_else(|| entry.key());
         tx_holds::hold(self.0.shared, key, at)
-    }
-
-    fn reported(&self) -> UnixMillis {
-        self.0.shared.reported().announced()
     }
 
     fn narrow_hold(&self, at: UnixMillis) {
@@ -348,10 +340,9 @@ fn host(
 /// caller has checked its privilege, and that the generator never goes back.
 pub fn advance_to_now(
     entry: &'static SessionGenerator,
-    purpose: Purpose,
 ) -> Result<(&'static Slot, UnixMillis), Error> {
-    let reached = protocol::advance_to_now(&host(entry, false, purpose)?)?;
-    Ok((entry.context_or_fill(purpose)?.slot, reached))
+    let reached = protocol::advance_to_now(&host(entry, false, Purpose::Advance)?)?;
+    Ok((entry.context_or_fill(Purpose::Advance)?.slot, reached))
 }
 
 /// Consecutive positions of this session, and what turns them into IDs.

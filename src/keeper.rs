@@ -6,8 +6,7 @@
 //! the settings and waits.
 //!
 //! There is one keeper for each server that has preloaded the library. Without a
-//! registry it waits on its latch for a reload and does nothing else, but for the processes
-//! that [`watermarks`] starts.
+//! registry it waits on its latch for a reload and does nothing else.
 //!
 //! | what ends the keeper | what follows |
 //! |---|---|
@@ -25,9 +24,7 @@
 
 mod lease;
 mod line;
-mod report;
 mod target;
-mod watermarks;
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -41,7 +38,6 @@ use pgrx::{PgMemoryContexts, pg_sys};
 use self::lease::{End, leave_registry};
 use self::line::{Line, RELEASE_WAIT, is_stopping};
 use self::target::Target;
-use self::watermarks::Watermarks;
 use super::shmem::{self, Shared};
 use super::{compat, error, guc};
 use snowflake_registry_client::mailbox::Bell;
@@ -95,7 +91,6 @@ pub extern "C-unwind" fn keep_worker_id(_argument: pg_sys::Datum) {
         bell: Rc::new(bell),
         server: None,
         generators: Vec::new(),
-        watermarks: Watermarks::default(),
     };
     // SAFETY: switched to for each round, and emptied after it: texts of messages.
     unsafe { context.switch_to(|_| keeper.configure()) };
@@ -117,7 +112,6 @@ unsafe extern "C-unwind" fn end_at_once(code: c_int, _: pg_sys::Datum) {
 
 /// The latch is another process's from now on.
 unsafe extern "C-unwind" fn leave(_: c_int, _: pg_sys::Datum) {
-    watermarks::end_all();
     if let Ok(shared) = shmem::shared() {
         shared.set_keeper(std::ptr::null_mut());
     }
@@ -136,7 +130,6 @@ struct Keeper {
     server: Option<Line>,
     /// For generators with worker IDs of their own: a line for each pool.
     generators: Vec<Line>,
-    watermarks: Watermarks,
 }
 
 /// Ends a line if the settings name another target than its own. Returns whether they do.
@@ -168,13 +161,11 @@ impl Keeper {
         self.bell.silence();
         self.sort_generators();
         let lines = self.server.iter_mut().chain(&mut self.generators);
-        let wait = lines.filter_map(|line| line.round(self.shared)).min();
-        wait.into_iter().chain(self.watermarks.round()).min()
+        lines.filter_map(|line| line.round(self.shared)).min()
     }
 
     /// Follows the settings.
     fn configure(&mut self) {
-        self.watermarks.configure();
         let (shared, bell) = (self.shared, &self.bell);
         let target = Target::of_server();
         let is_other = end_other(&mut self.server, target.as_ref(), shared);

@@ -43,7 +43,6 @@ mod start_file; // remembers the last start, to notice copies
 mod subscription; // leaves generators out when sequences are replicated
 mod time; // conversions between timestamptz and Unix milliseconds
 mod tx_holds; // what this session holds back, and what prepared transactions do
-mod watermark; // writes how far the IDs of a database are complete into WAL
 
 #[cfg(feature = "pg_test")]
 pub mod tests;

@@ -8,8 +8,8 @@
 //!
 //! # Who excludes whom
 //!
-//! A renewal changes the row of its worker ID and the entry of its server, both of the identity
-//! that asks, and not the state. All servers renew all the time. So a renewal shares the registry
+//! A renewal changes the row of its worker ID, which the identity has that asks, and not the
+//! state. All servers renew all the time. So a renewal shares the registry
 //! with other renewals ([`Lock::Shared`]), and excludes only those of the same identity: one
 //! flush to disk serves many. Everything else, and a renewal that would change more, has the
 //! registry to itself ([`Lock::Alone`]). Then the clock is read after the lock, so that
@@ -37,12 +37,10 @@
 
 mod place;
 mod pools;
-mod servers;
 mod witness;
 
 pub use place::{Place, ask_hosts, is_not_the_setting, read_elsewhere, read_here};
 pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
-pub use servers::{drop_server, horizon};
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -54,12 +52,10 @@ use serde::Deserialize;
 use self::witness::Note;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
-use super::spi::SpiRow;
 use super::{compat, encoding, server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::cluster_horizon::{Changes, OF_ROLE_MAX, Reports, Server, Servers};
 use snowflake_core::lease::etcd::StoredPool;
-use snowflake_core::lease::registry::{self, Free, Rows, Vouchers, vouchers_of};
+use snowflake_core::lease::registry::{self, Changes, Free, Rows, Vouchers, vouchers_of};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
@@ -74,12 +70,12 @@ thread_local! {
     static BEGAN_ERA: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Reads the state, a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
+/// Reads the state, a pool, and the row of a worker ID. `ordinary` are the worker IDs that are
 /// neither excepted nor spare; `latest`: when the registry stops to wait for the last holder of the
 /// pool; `heard`: when it has heard any holder last. Each index is read from its end.
 /// A row may be that of a worker ID that is no longer in the pool: its holder is not unknown.
 const READ: &str = "SELECT (SELECT r.state FROM _snowflake.state AS r WHERE r.id = 1) AS state, \
-        p.pool, l.lease, s.server, \
+        p.pool, l.lease, \
         int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
             - p.except_ids AS ordinary, \
         (SELECT o.leased_until FROM _snowflake.leases AS o \
@@ -89,18 +85,13 @@ const READ: &str = "SELECT (SELECT r.state FROM _snowflake.state AS r WHERE r.id
         pg_catalog.host(pg_catalog.inet_client_addr()) AS address \
     FROM _snowflake.pools AS p \
     LEFT JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND l.worker_id = $2::integer \
-    LEFT JOIN _snowflake.servers AS s ON s.identity = $3 \
     WHERE p.name = $1";
 
-/// Stores the state, a row and a server. The JSON `null` stands for what has not changed, and
-/// for a server that is to go. Returns how often the state was stored.
+/// Stores the state and a row. The JSON `null` stands for what has not changed. Returns how often
+/// the state was stored.
 const WRITE: &str = "WITH put_row AS ( \
         INSERT INTO _snowflake.leases (namespace, lease) SELECT $2, $3::jsonb WHERE $3 <> 'null' \
-        ON CONFLICT (namespace, worker_id) DO UPDATE SET lease = excluded.lease), \
-    put_server AS ( \
-        INSERT INTO _snowflake.servers (identity, server) SELECT $4, $5::jsonb WHERE $5 <> 'null' \
-        ON CONFLICT (identity) DO UPDATE SET server = excluded.server), \
-    removed AS (DELETE FROM _snowflake.servers WHERE identity = $4 AND $5 = 'null') \
+        ON CONFLICT (namespace, worker_id) DO UPDATE SET lease = excluded.lease) \
     UPDATE _snowflake.state SET state = $1::jsonb, written = written + 1 \
     WHERE id = 1 AND $1 <> 'null' RETURNING written";
 
@@ -192,7 +183,7 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     let registry = Registry::alone(c"snowflake_revoke_worker()")?;
     let input = registry_input(None)?;
     let id = WorkerId::new(worker);
-    let (mut state, mut table, _) = registry.read(pool, id, server_key::server_key())?;
+    let (mut state, mut table, _) = registry.read(pool, id)?;
     registry.recover(&mut state, &input)?;
     let id = id.filter(|id| table.pool.has(*id));
     let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
@@ -351,18 +342,17 @@ impl Registry {
     ) -> Result<Option<String>, Error> {
         self.lock(lock);
         let is_alone = lock == Lock::Alone;
-        let identity = request.asker.identity;
         // The server has asked itself, as whichever role.
         let asker = ServerKey {
             role: Role::NONE,
-            ..identity
+            ..request.asker.identity
         };
         let input = registry_input(Some(asker))?;
         let worker = match request.ask {
             Ask::Acquire { fixed, .. } => fixed,
-            ask => ask.worker(),
+            ask => ask.token().map(|(worker, ..)| worker),
         };
-        let (mut state, mut table, address) = self.read(pool, worker, identity)?;
+        let (mut state, mut table, address) = self.read(pool, worker)?;
         // Nor is this what the request says.
         request.asker.address = address;
         table.is_alone = is_alone;
@@ -410,18 +400,17 @@ impl Registry {
         Ok(made.is_some())
     }
 
-    /// The state, a pool and its leases, with the row of a worker ID and a server. Also returns the
-    /// address of the client of this session, which is empty if it is on this machine.
+    /// The state, a pool and its leases, with the row of a worker ID. Also returns the address of
+    /// the client of this session, which is empty if it is on this machine.
     fn read(
         self,
         pool: &str,
         worker: Option<WorkerId>,
-        server: ServerKey,
     ) -> Result<(State, RegistryTable, String), Error> {
         let id = worker
             .map_or(-1, |worker| i64::from(worker.get()))
             .to_string();
-        let found = self.guard.row(READ, &[pool, &id, &server.text()])?;
+        let found = self.guard.row(READ, &[pool, &id])?;
         let found = found.ok_or_else(|| error::no_pool(pool))?;
         let state = Self::parsed_state(&found.text("state"))?;
         let stored: StoredPool = parsed(&found.text("pool"))?;
@@ -437,26 +426,9 @@ impl Registry {
             heard: instant(found.get("heard")),
             is_alone: false,
             row: worker.map(|worker| (worker, row)),
-            server: (server, parsed_if(found.get("server"))?),
             pool,
         };
         Ok((state, table, found.text("address")))
-    }
-
-    /// The server with this name, and those that decide what all have reported: one that has
-    /// reported nothing, and the one with the least report. All may be too many to be read at once.
-    fn servers(self, name: &str) -> Result<Vec<Server>, Error> {
-        let servers = self.value(
-            "SELECT coalesce(jsonb_agg(s.server), '[]') FROM ( \
-                 (SELECT server FROM _snowflake.servers \
-                 WHERE counts AND left(server ->> 'nonce', 16) = $1 LIMIT 1) \
-                 UNION ALL \
-                 (SELECT server FROM _snowflake.servers WHERE is_silent LIMIT 1) \
-                 UNION ALL \
-                 (SELECT server FROM _snowflake.servers WHERE counts ORDER BY horizon LIMIT 1)) AS s (server)",
-            &[name],
-        )?;
-        parsed(&servers.unwrap_or_default())
     }
 
     /// Looks whether crash recovery has lost nothing: see [`witness`].
@@ -499,17 +471,12 @@ impl Registry {
         if READ_ERA.get() != Some(state.era) {
             BEGAN_ERA.set(compat::transaction());
         }
-        let (identity, server) = match &changes.server {
-            Some((identity, server)) => (identity.text(), server.as_ref()),
-            None => (String::new(), None),
-        };
         if let Some((system, reached)) = changes.reached {
             let [system, reached] = [system.to_string(), reached.get().to_string()];
             self.value(KEEP_REACHED, &[&system, &reached])?;
         }
         let stored = json(&is_alone.then_some(state));
-        let (row, server) = (json(&changes.row), json(&server));
-        let values = [&*stored, namespace, &row, &identity, &server];
+        let values = [&*stored, namespace, &json(&changes.row)];
         let note = match (self.value(WRITE, &values)?, &changes.row) {
             (Some(written), _) => Note {
                 key: witness::Key::State,
@@ -535,7 +502,7 @@ const fn version(row: &Row) -> (u64, u64) {
     (row.counter, row.number)
 }
 
-/// A pool, its leases, and the servers of all pools.
+/// A pool and its leases.
 struct RegistryTable {
     registry: Registry,
     pool: Pool,
@@ -552,12 +519,10 @@ struct RegistryTable {
     is_alone: bool,
     /// What was read with the pool.
     row: Option<(WorkerId, Option<Row>)>,
-    server: (ServerKey, Option<Server>),
 }
 
 impl RegistryTable {
-    /// Whether this is what a renewal changes: nothing, or the row that was read, to a later version,
-    /// and its server.
+    /// Whether this is what a renewal changes: nothing, or the row that was read, to a later version.
     fn is_renewal(&self, changes: &Changes) -> bool {
         let before = self.row.as_ref().and_then(|(_, row)| row.as_ref());
         if changes.state || changes.reached.is_some() {
@@ -567,7 +532,7 @@ impl RegistryTable {
             (Some(row), Some(before)) => {
                 row.worker == before.worker && version(row) > version(before)
             }
-            (None, _) => changes.server.is_none(),
+            (None, _) => true,
             (Some(_), None) => false,
         }
     }
@@ -584,40 +549,6 @@ impl RegistryTable {
     fn search(&self, statement: &'static str, values: &[&str]) -> Option<Row> {
         let text = self.run(statement, values);
         or_raise(parsed_if(text.as_deref()))
-    }
-}
-
-impl Servers for RegistryTable {
-    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        if self.server.0 != *identity {
-            let text = or_raise(self.registry.value(
-                "SELECT server FROM _snowflake.servers WHERE identity = $1",
-                &[&identity.text()],
-            ));
-            self.server = (*identity, or_raise(parsed_if(text.as_deref())));
-        }
-        self.server.1.clone()
-    }
-
-    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
-        let without = without.map(ServerKey::text).unwrap_or_default();
-        let found = or_raise(self.registry.guard.row(
-            "SELECT s.is_silent, CASE WHEN NOT s.is_silent THEN ( \
-                 SELECT min(horizon) FROM _snowflake.servers WHERE counts AND identity COLLATE \"C\" <> $1) END AS least \
-             FROM (SELECT EXISTS (SELECT FROM _snowflake.servers \
-                 WHERE is_silent AND identity COLLATE \"C\" <> $1)) AS s (is_silent)",
-            &[&without],
-        ));
-        found.as_ref().map_or_else(Reports::default, reports_of)
-    }
-
-    fn count(&mut self, role: &Role) -> usize {
-        let count = or_raise(self.registry.value(
-            "SELECT count(*) FROM (SELECT FROM _snowflake.servers \
-                 WHERE counts AND role = $1 LIMIT $2::bigint) AS s",
-            &[role.name(), &OF_ROLE_MAX.to_string()],
-        ));
-        count.and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 }
 
@@ -751,14 +682,6 @@ impl Rows for RegistryTable {
             &[&system.to_string()],
         ));
         instant(bound.as_deref()).map(RegistryMillis::as_nodes_clock)
-    }
-}
-
-/// What a statement has found of the servers that count.
-fn reports_of(found: &SpiRow) -> Reports {
-    Reports {
-        least: instant(found.get("least")).map(RegistryMillis::as_nodes_clock),
-        is_silent: found.is("is_silent"),
     }
 }
 

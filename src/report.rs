@@ -93,20 +93,6 @@ unsafe fn raise(payload: Box<dyn Any + Send>) -> ! {
     }
 }
 
-/// Runs `f`. An error with which it panics is returned as well: the caller aborts the
-/// transaction then.
-pub fn caught<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
-        Err(match payload.downcast::<CaughtError>() {
-            Ok(caught) => match *caught {
-                CaughtError::PostgresError(report) => error_in(&report),
-                other => error_of(Box::new(other)).0,
-            },
-            Err(payload) => error_of(payload).0,
-        })
-    })
-}
-
 /// The report that a panic carries, if it carries one.
 fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
     let (error, level) = error_of(payload);
@@ -130,14 +116,11 @@ fn error_of(payload: Box<dyn Any + Send>) -> (Error, PgLogLevel) {
             Err(payload) => resume_unwind(payload),
         },
     };
-    (error_in(&report), report.level())
-}
-
-fn error_in(report: &ErrorReportWithLevel) -> Error {
-    Error {
+    let error = Error {
         code: report.sql_error_code(),
         message: report.message().to_string(),
         detail: report.detail().unwrap_or_default().to_string(),
         hint: report.hint().unwrap_or_default().to_string(),
-    }
+    };
+    (error, report.level())
 }

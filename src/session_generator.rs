@@ -118,9 +118,6 @@ pub enum Purpose {
     Issue,
     /// To move the cursor, and take none.
     Advance,
-    /// To move the cursor for a watermark: its process serves other generators too, and waits for no
-    /// registry.
-    Watermark,
 }
 
 /// How a session takes its next ID. A generator is plain if it works like the default one:
@@ -317,7 +314,7 @@ impl SessionGenerator {
     const fn kept(&self, purpose: Purpose) -> &Cell<Option<IssueContext>> {
         match purpose {
             Purpose::Issue => &self.context,
-            Purpose::Advance | Purpose::Watermark => &self.read_context,
+            Purpose::Advance => &self.read_context,
         }
     }
 
@@ -379,7 +376,6 @@ impl SessionGenerator {
             let generation = self.lease(shared).generation();
             if generation.worker().is_none()
                 && generator.layout.has_worker()
-                && purpose != Purpose::Watermark
                 && lease_wait::await_worker_id(shared, self.lease(shared))
             {
                 continue;

@@ -51,11 +51,10 @@ use super::lease_state::{LeaseSlot, LeaseState, PLACES, SERVER};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
-use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, Position, UnixMillis, WorkerId};
+use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
 use snowflake_core::layout::Layout;
 use snowflake_core::lock_list::{LockList, Noted};
 use snowflake_core::protocol::host::TrustedClock;
-use snowflake_core::reported::Reported;
 use snowflake_core::shuffle::Shuffle;
 use snowflake_core::slot::{self, Slot};
 use snowflake_core::tenure::Tenure;
@@ -83,7 +82,6 @@ pub struct Shared {
     mark_raised: UnsafeCell<pg_sys::ConditionVariable>,
     holders: &'static [ProcessHolds],
     holders_used: Used,
-    reported: Reported,
     lock_list: UnsafeCell<LockList>,
     noted: Noted,
     defaults: &'static [Slot],
@@ -241,11 +239,6 @@ impl Shared {
         let holder = self.holders.get(index)?;
         self.holders_used.come(u32::try_from(index).ok()?);
         Some(holder)
-    }
-
-    /// How far the server has told its registry that no ID can appear any more.
-    pub const fn reported(&self) -> &Reported {
-        &self.reported
     }
 
     /// Whether there may be locks that hold generators.
@@ -536,15 +529,6 @@ impl Shared {
         });
     }
 
-    /// The generators of this database that have a slot, and the next position of each.
-    pub fn positions(&self) -> Vec<(SlotKey, Position)> {
-        let mut found = Vec::new();
-        self.for_each_of(this_database(), |slot, key| {
-            found.push((key, slot.live().cursor().position()));
-        });
-        found
-    }
-
     /// No ID of a tick that begins at or after this instant was issued since the server
     /// started; `None` if none was issued.
     pub fn furthest(&self) -> Option<UnixMillis> {
@@ -706,7 +690,6 @@ unsafe fn initialise(
             mark_raised: UnsafeCell::default(),
             holders,
             holders_used: Used::default(),
-            reported: Reported::default(),
             lock_list: UnsafeCell::default(),
             noted: Noted::default(),
             defaults,

@@ -27,8 +27,8 @@
 //! PREPARED. A lock more for each generator that a transaction uses, which has a lock for the
 //! sequence already: who uses up the table of locks so, could before.
 //!
-//! A session lists its lock in shared memory, and readers and the keeper ask PostgreSQL for the
-//! locks in the list: `snowflake_core::lock_list` has the rules. A lock that somebody has is one that
+//! A session lists its lock in shared memory, and readers ask PostgreSQL for the locks in the
+//! list: `snowflake_core::lock_list` has the rules. A lock that somebody has is one that
 //! PostgreSQL counts a request for: all modes are Share, so nobody waits for one.
 
 use std::cell::{Cell, RefCell};
@@ -38,7 +38,7 @@ use pgrx::pg_sys;
 use super::compat;
 use super::error::{self, Error};
 use super::shmem::{self, Shared, SlotKey};
-use snowflake_core::horizon::{Announced, Held, InsertError, ProcessHolds, Session};
+use snowflake_core::horizon::{Held, Horizon, InsertError, ProcessHolds, Session};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lock_list::{self, LockList, Locks, Noted};
 
@@ -168,12 +168,12 @@ fn is_in_recovery() -> bool {
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// The least instant at which locks hold generators whose keys count.
-pub fn least_locked(shared: &Shared, counts: impl Fn(u64) -> bool) -> Option<UnixMillis> {
+/// The least instant at which locks hold the generator of this key.
+pub fn least_locked(shared: &Shared, key: u64) -> Option<UnixMillis> {
     if is_in_recovery() {
         return None;
     }
-    lock_list::least(shared, counts)
+    lock_list::least(shared, key)
 }
 
 /// All generators that are held by locks, by their keys, and where.
@@ -240,8 +240,8 @@ pub fn insert(
     shared: &Shared,
     key: SlotKey,
     at: UnixMillis,
-    announced: &impl Announced,
+    horizon: &Horizon,
 ) -> Result<(), InsertError<Error>> {
     let ours = Ours(holder(shared).map_err(InsertError::Unheld)?);
-    HELD.with_borrow_mut(|held| held.insert(&ours, key.bits(), at, announced))
+    HELD.with_borrow_mut(|held| held.insert(&ours, key.bits(), at, horizon))
 }

@@ -88,7 +88,7 @@ sub look
 	})
 	  . $node->safe_psql('second', qq{
 		SELECT last_value, $rights FROM snowflake_default, pg_class AS c WHERE c.oid = 'snowflake_default'::regclass;
-		TABLE _snowflake.state; TABLE _snowflake.pools; TABLE _snowflake.leases; TABLE _snowflake.servers;
+		TABLE _snowflake.state; TABLE _snowflake.pools; TABLE _snowflake.leases;
 		SELECT c.relname, c.relowner::regrole, n.nspowner::regrole,
 			(SELECT string_agg(concat(a.grantee, a.privilege_type), ' ' ORDER BY a.grantee, a.privilege_type) FROM aclexplode(c.relacl) AS a WHERE a.grantee <> c.relowner)
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = '_snowflake' ORDER BY c.relname COLLATE "C"});

@@ -98,13 +98,6 @@ pub fn remedy(why: &LeaseError) -> &'static str {
         }
         LeaseError::FloorTooFar { .. } => "Set the clocks of this server and of the others right.",
         LeaseError::Refused(refused) => match refused {
-            RegistryError::Fenced {
-                why: Fence::Succeeded,
-                ..
-            } => {
-                "Find the other server, in another container for example, and stop one of the two: \
-                 both write to the same files."
-            }
             RegistryError::Fenced { .. } => "The server asks for a worker ID again by itself.",
             RegistryError::Held { .. } => {
                 "Stop that server, or give one of the two a different \"snowflake_id.worker_id\". If \
@@ -134,7 +127,6 @@ pub fn remedy(why: &LeaseError) -> &'static str {
                 "Set a \"snowflake_id.worker_id\" of the pool, or none: then the server leases any \
                  of the pool."
             }
-            RegistryError::ManyServers { .. } => "",
             RegistryError::Stopped(_) => {
                 "Stop the copy of the registry that must not count, and call \
                  snowflake_declare_registry() at the other one."
@@ -156,9 +148,6 @@ pub const fn because(cause: FloorCause) -> &'static str {
         }
         FloorCause::Loss => "the registry may have lost leases of the times before",
         FloorCause::NewPool => "the pool is new, and its worker IDs may have been in use before it",
-        FloorCause::Horizon => {
-            "readers of the cluster's horizon may have read rows of the times before"
-        }
     }
 }
 
@@ -214,14 +203,6 @@ pub fn no_number(value: &str, what: &str) -> Error {
         "'hostname' is for host names that end in \"-\" and a number, 'env NAME' for a variable of \
          the server's environment that is a number. Or set the number itself.",
     )
-}
-
-/// A name in `snowflake_id.horizon_databases` that no database has.
-pub fn unknown_database(name: &str) -> Error {
-    told(format!(
-        "no horizon is reported: database \"{name}\" in snowflake_id.horizon_databases does not exist"
-    ))
-    .hint("Write the name as in pg_database: no quotes, and its own upper and lower case.")
 }
 
 /// A lease, in what the log says of it.
@@ -292,13 +273,6 @@ impl LeaseTexts {
                 .warning();
         }
         told(what).detail(detail).log("");
-    }
-
-    /// A later server of this data directory has asked: this one issues nothing from here on.
-    pub fn succeeded(&self, failure: &LeaseFailure) -> Error {
-        warned("another server was started on this same data directory".to_string())
-            .detail(reason(&failure.why))
-            .hint(remedy(&failure.why))
     }
 
     /// The registry answers again.
@@ -494,10 +468,6 @@ fn refusal(refused: &RegistryError) -> String {
                 Fence::TakenOver => "Another server got it.",
                 Fence::Released => "It was returned.",
                 Fence::Revoked => "It was revoked at the registry.",
-                Fence::Succeeded => {
-                    "Another server was started later on this same data directory, and has a \
-                     worker ID. Of the two, only that one issues IDs."
-                }
                 Fence::Copied => "A copy of this server has used it.",
                 Fence::Lost => "The registry does not know the lease: it has lost it.",
                 Fence::Doubtful => {
@@ -554,10 +524,6 @@ fn refusal(refused: &RegistryError) -> String {
         RegistryError::NotInPool { worker } => {
             format!("Worker ID {} is not in the pool.", worker.get())
         }
-        RegistryError::ManyServers { count } => format!(
-            "{count} servers of the role of this server count for the horizon of the cluster, and \
-             no more may. Drop those that are lost, by snowflake_drop_server()."
-        ),
         RegistryError::Stopped(stopped) => format!(
             "The registry serves nobody since {}: {} has seen another one that has taken over \
              from it.",

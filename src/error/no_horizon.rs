@@ -10,9 +10,9 @@ use snowflake_core::generator::Descent;
 use snowflake_core::id::UnixMillis;
 use snowflake_core::layout::{Layout, OrderError};
 
-pub fn old_snapshot(function: &str) -> Error {
+pub fn old_snapshot() -> Error {
     ERRCODE_ACTIVE_SQL_TRANSACTION
-        .error(format!("{function}() needs isolation level read committed"))
+        .error("snowflake_horizon() needs isolation level read committed")
         .detail(
             "At this transaction's level all statements read the rows of one moment, which may \
              lie before the horizon. Rows that commit between the two would be missed.",
@@ -30,30 +30,28 @@ pub fn in_recovery() -> Error {
         )
 }
 
-pub fn beside_tables(function: &str) -> Error {
-    not_supported(format!(
-        "{function}() cannot be called in a query that reads tables"
-    ))
-    .detail(
-        "The query reads the rows of the moment at which it began, before the horizon. Rows \
+pub fn beside_tables() -> Error {
+    not_supported("snowflake_horizon() cannot be called in a query that reads tables")
+        .detail(
+            "The query reads the rows of the moment at which it began, before the horizon. Rows \
              that commit between the two would be missed.",
-    )
-    .hint(format!(
-        "Run SELECT {function}() as a statement of its own first, then give its result to the \
-             query."
-    ))
+        )
+        .hint(
+            "Run SELECT snowflake_horizon() as a statement of its own first, then give its result \
+             to the query.",
+        )
 }
 
-pub fn outside_of_query(function: &str) -> Error {
-    not_supported(format!("{function}() cannot be called outside of a query"))
+pub fn outside_of_query() -> Error {
+    not_supported("snowflake_horizon() cannot be called outside of a query")
         .detail(
             "Parameters of EXECUTE and CALL, among others, may be computed after the moment whose \
              rows are read. Rows that commit between the two would be missed.",
         )
-        .hint(format!(
-            "Run SELECT {function}() as a statement of its own first, keep its result in a \
-             variable of the client or of PL/pgSQL, and give that as the parameter."
-        ))
+        .hint(
+            "Run SELECT snowflake_horizon() as a statement of its own first, keep its result in a \
+             variable of the client or of PL/pgSQL, and give that as the parameter.",
+        )
 }
 
 pub fn descends(name: &str, descent: Descent) -> Error {

@@ -49,7 +49,6 @@ use super::super::lease_state::{
 };
 use super::super::shmem::{Shared, SlotKey};
 use super::super::{guc, os_clock, server_key, start_file};
-use super::report;
 use super::target::Target;
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
@@ -58,7 +57,7 @@ use snowflake_core::lease::node::{
     Change, FloorPolicy, HeldLease, LeaseError, LeaseFailure, Next, Node, NodeInput,
 };
 use snowflake_core::lease::{
-    Answer, Ask, FloorCause, Holder, Nonce, RegistryError, Reply, Request, ServerKey, Terms,
+    Answer, FloorCause, Holder, Nonce, RegistryError, Reply, Request, ServerKey, Terms,
 };
 use snowflake_core::slot::Slot;
 
@@ -299,12 +298,9 @@ impl Lease {
             }
         }
         match self.node.next(&now) {
-            Next::Send(mut request) => {
+            Next::Send(request) => {
                 let kept = self.kept();
                 shared.with_lease(self.slot, |_, state| state.link = Some(kept));
-                if self.generator.is_none() && matches!(request.ask, Ask::Renew { .. }) {
-                    request.ask = request.ask.reporting(report::report(shared));
-                }
                 Ok(*request)
             }
             Next::Sleep(nanos) => {
@@ -404,7 +400,7 @@ impl Lease {
     /// The server has a lead that it does not use: it returns its worker ID, and asks anew.
     fn return_lead(&mut self, shared: &Shared) -> Option<Release> {
         let end = self.close(shared);
-        let release = self.releases(shared, end, End::OtherRegistry).pop();
+        let release = self.releases(shared, end).pop();
         shared.with_lease(self.slot, |_, state| state.link = None);
         *self = Self::new(self.slot, &self.target, shared);
         release
@@ -466,10 +462,6 @@ impl Lease {
             });
             state.link = Some(kept);
         });
-        // A later incarnation of the server has a worker ID: nothing is issued from here on.
-        if matches!(change, Change::Lost(_)) && right.is_none() {
-            let _ = self.close(shared);
-        }
         if is_held && unclaimed.take().is_some() {
             let _ = self.close(shared);
             let waits_since = Some(reading.boot);
@@ -500,10 +492,11 @@ impl Lease {
                 }
             }
             Change::Resumed(failure) => texts.resumed(right, failure, now).log(""),
-            Change::Lost(failure) => match right {
-                Some(right) => texts.lost(right, failure, true).warning(),
-                None => texts.succeeded(failure).warning(),
-            },
+            Change::Lost(failure) => {
+                if let Some(right) = right {
+                    texts.lost(right, failure, true).warning();
+                }
+            }
             Change::Failed(failure) => {
                 let fixed = guc::worker_id().filter(|_| self.generator.is_none());
                 let right = (right, self.node.holds());
@@ -624,23 +617,12 @@ impl Lease {
     }
 
     /// What there is to return after [`Self::stop`].
-    pub fn releases(&mut self, shared: &Shared, end: UnixMillis, why: End) -> Vec<Release> {
+    pub fn releases(&mut self, shared: &Shared, end: UnixMillis) -> Vec<Release> {
         let now = self.moment(shared);
         let candidate = self.candidate.take().map(|candidate| candidate.node);
         let nodes = [Some(self.node.clone()), candidate].into_iter().flatten();
         let releases = nodes.filter_map(|node| self.release(node, end, &now));
-        let with_held = |mut release: Release| {
-            if self.generator.is_none() {
-                let held = report::held(shared, why == End::Stop);
-                let holding = |request: Request| Request {
-                    ask: request.ask.holding(held),
-                    ..request
-                };
-                release.request = release.request.map(holding);
-            }
-            release
-        };
-        releases.map(with_held).collect()
+        releases.collect()
     }
 
     /// The server stops, and its registry with it: the worker ID is not returned.

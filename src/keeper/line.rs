@@ -95,7 +95,7 @@ impl Line {
     pub fn remove(&mut self, slot: &LeaseSlot, shared: &Shared) {
         for mut lease in self.leases.extract_if(.., |lease| lease.is_of(slot)) {
             let end = lease.stop(shared, End::OtherRegistry);
-            let releases = lease.releases(shared, end, End::OtherRegistry);
+            let releases = lease.releases(shared, end);
             self.releases.extend(releases);
         }
     }
@@ -263,7 +263,7 @@ impl Line {
         }
         let mut releases = std::mem::take(&mut self.releases);
         for (lease, end) in self.leases.iter_mut().zip(ends) {
-            releases.extend(lease.releases(shared, end, why));
+            releases.extend(lease.releases(shared, end));
         }
         for mut release in releases {
             let request = release.request.take().filter(|_| Instant::now() < deadline);

@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const HERE: &str = "SELECT jsonb_build_object('now', now, 'state', state, 'pools', pools, \
         'workers', (SELECT coalesce(jsonb_agg(jsonb_build_object('namespace', w.namespace, 'row', w.lease)), '[]') \
             FROM unnest(namespaces, leases) AS w (namespace, lease)), \
-        'servers', coalesce(to_jsonb(servers), '[]'), 'in_recovery', pg_is_in_recovery(), \
+        'in_recovery', pg_is_in_recovery(), \
         'may_lease', has_function_privilege($1::name, '_snowflake.lease(text, jsonb)', 'EXECUTE')) \
     FROM _snowflake.here";
 

@@ -10,7 +10,7 @@ use super::super::encoding::{from_server, to_server};
 use super::super::error::{self, Error};
 use super::super::limit;
 use super::super::session;
-use super::super::session_generator::{self, Purpose, SessionGenerator};
+use super::super::session_generator::{self, SessionGenerator};
 use super::super::{catalog, compat, generator_horizon, label, shmem, spi, time};
 use super::call::{c_function, columns};
 use snowflake_core::horizon::Processes;
@@ -27,12 +27,12 @@ c_function!(snowflake_horizon, |call| {
     session_generator::prevent_where_nextval_is(c"snowflake_horizon()");
     // SAFETY: a variable of this process.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
-        return Err(error::no_horizon::old_snapshot("snowflake_horizon"));
+        return Err(error::no_horizon::old_snapshot());
     }
     // A change of the label waits for us, and we wait for it.
     entry.lock_for(catalog::ANY_USE)?;
     generator_horizon::check_ascends(entry)?;
-    let at = generator_horizon::read(entry, Purpose::Advance)?;
+    let at = generator_horizon::read(entry)?;
     generator_horizon::least_id(entry, at)
 });
 
@@ -47,16 +47,11 @@ c_function!(snowflake_horizon_support, |call| {
     unsafe {
         if (*request).type_ == pg_sys::NodeTag::T_SupportRequestSimplify {
             let request = &*request.cast::<pg_sys::SupportRequestSimplify>();
-            let name = || {
-                from_server(CStr::from_ptr(pg_sys::get_func_name(
-                    (*request.fcall).funcid,
-                )))
-            };
             if request.root.is_null() {
-                return Err(error::no_horizon::outside_of_query(&name()));
+                return Err(error::no_horizon::outside_of_query());
             }
             if is_beside_tables(request.root) {
-                return Err(error::no_horizon::beside_tables(&name()));
+                return Err(error::no_horizon::beside_tables());
             }
         }
     }

@@ -5,7 +5,6 @@ mod admin; // advance, accept_clock
 mod call; // what functions without `#[pg_extern]` need
 mod check; // internal ones, for check
 mod cluster; // check_cluster
-mod cluster_horizon; // cluster_horizon, drop_server
 mod column; // internal ones, for set_default
 mod convert; // internal ones, for extension snowflake_id_convert
 mod create; // create_generator, alter_generator, snowflake_presets

@@ -192,7 +192,7 @@ impl Keepers {
             }
             self.due.pop();
             let node = &mut self.nodes[number];
-            let mut request = match node.next(&input(self.began)) {
+            let request = match node.next(&input(self.began)) {
                 Next::Send(request) => *request,
                 Next::Sleep(nanos) => {
                     let nanos = u64::try_from(nanos.get()).unwrap();
@@ -202,8 +202,6 @@ impl Keepers {
                 }
                 Next::Await => panic!("a request without an outcome"),
             };
-            // Each report is a later one, as of servers in use.
-            request.ask = request.ask.reporting(Some(request.clock));
             let reply = match is_away {
                 true => Err("away".to_string()),
                 false => self.connection.ask(&self.pool, &request),

@@ -1,7 +1,5 @@
 # Measures a registry of worker IDs with many servers, in PostgreSQL and in etcd: keepers.rs plays
 # their keepers. Prints tables of docs/performance.md. tests/run bench_registry starts it.
-#
-# A registry in PostgreSQL counts 1,024 servers of a role, so more servers have several roles.
 use strict;
 use warnings;
 use FindBin;
@@ -14,7 +12,6 @@ use PostgreSQL::Test::Utils;
 use Snowflake;
 use Time::HiRes qw(time);
 
-my $of_role = 1_024;
 my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 1000 4096 10000');
 my @kinds = split ' ', $ENV{KINDS} || 'postgres etcd';
 my $seconds = $ENV{QUICK} ? 5 : 20;
@@ -31,10 +28,9 @@ sub registry
 	$node->append_conf('postgresql.conf', join "\n", "shared_buffers = '256MB'", "max_wal_size = '4GB'", 'fsync = on', 'log_statement = none',
 		'log_connections = off', 'log_disconnections = off', 'max_connections = ' . ($connections_max + 50), 'commit_siblings = 0', 'autovacuum_naptime = 15s', '');
 	$node->start;
-	my @roles = map { "node$_" } 1 .. int(($count + $of_role - 1) / $of_role);
 	$node->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[0,44000)')});
-	$node->safe_psql('postgres', "CREATE ROLE $_ LOGIN; SELECT snowflake_create_registry('$_')") for @roles;
-	return ($node, map { sprintf 'host=%s port=%s dbname=postgres user=%s', $node->host, $node->port, $_ } @roles);
+	$node->safe_psql('postgres', "CREATE ROLE node LOGIN; SELECT snowflake_create_registry('node')");
+	return ($node, sprintf 'host=%s port=%s dbname=postgres user=node', $node->host, $node->port);
 }
 
 # The processor time that processes have taken, in seconds, with those of their children that have ended.
@@ -65,10 +61,10 @@ sub query_time
 # Plays the keepers of `count` servers. Calls a function when a phase begins. Returns what was seen in each phase.
 sub play
 {
-	my ($count, $begins, @places) = @_;
-	my $connections = @places * (int(($count < $connections_max ? $count : $connections_max) / @places) || 1);
+	my ($count, $begins, $place) = @_;
+	my $connections = $count < $connections_max ? $count : $connections_max;
 	my %seen;
-	open my $out, '-|', "$ENV{KEEPERS}", $count, $connections, $seconds, 'main', @places or die $!;
+	open my $out, '-|', "$ENV{KEEPERS}", $count, $connections, $seconds, 'main', $place or die $!;
 	while (<$out>)
 	{
 		chomp;
@@ -100,7 +96,7 @@ sub line
 sub in_postgres
 {
 	my ($count) = @_;
-	my ($node, @places) = registry($count);
+	my ($node, $place) = registry($count);
 	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
 	my (%positions, %used, @more);
 	my $begins = sub {
@@ -109,21 +105,21 @@ sub in_postgres
 		$positions{$phase} = $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
 		return if $phase ne 'outage';
 		my ($sum, $backends) = (0, 0);
-		for my $pid (split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE usename ~ '^node'}))
+		for my $pid (split /\n/, $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE usename = 'node'}))
 		{
 			my ($private) = eval { slurp_file("/proc/$pid/smaps_rollup") =~ /^Private_Dirty: +(\d+)/m } or next;
 			$sum += $private / 1024; $backends++;
 		}
 		push @more, sprintf('%.1f MB', $sum / ($backends || 1));
-		push @more, map { sprintf '%.1f ms', query_time($node, 'postgres', $_) } 'SELECT snowflake_cluster_horizon()',
+		push @more, map { sprintf '%.1f ms', query_time($node, 'postgres', $_) }
 			'SELECT count(*) FROM snowflake_workers', 'SELECT * FROM snowflake_pools';
 	};
-	my ($connections, $seen) = play($count, $begins, @places);
+	my ($connections, $seen) = play($count, $begins, $place);
 	my ($stats) = run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-z', '-s', $positions{renew}, '-e', $positions{outage} ]);
 	my (undef, $records, undef, $images) = $stats =~ /^Total +(\d+) +(\d+) \[[\d.]+%\] +(\d+)/m ? (0, $2, 0, $3) : die $stats;
 	my $relations = $node->safe_psql('postgres', q{
 		SELECT string_agg(format('%s %s kB, %s dead, vacuumed %s times', s.relname, pg_relation_size(s.relid) / 1024, s.n_dead_tup, s.autovacuum_count), '; ' ORDER BY s.relname)
-		FROM pg_stat_all_tables AS s WHERE s.schemaname = '_snowflake' AND s.relname IN ('state', 'leases', 'servers')});
+		FROM pg_stat_all_tables AS s WHERE s.schemaname = '_snowflake' AND s.relname IN ('state', 'leases')});
 	my $stored = $node->safe_psql('postgres', 'SELECT octet_length(_snowflake.read_registry()::text)');
 	push @notes, sprintf "%d servers: stored %d bytes; %s\n", $count, $stored, $relations;
 	# Whole pages after a checkpoint, which comes every 5 minutes.
@@ -152,7 +148,7 @@ sub in_etcd
 	};
 	my ($connections, $seen) = play($count, $begins, $etcd->url);
 	push @notes, sprintf "%d servers: etcd's database grew by %d bytes in %d seconds\n", $count, $sizes{outage} - $sizes{renew}, $seconds;
-	push @more, '', '', '', '', sprintf '%.0f MB', ($sizes{outage} - $sizes{renew}) * 3600 / $seconds / 1e6;
+	push @more, '', '', '', sprintf '%.0f MB', ($sizes{outage} - $sizes{renew}) * 3600 / $seconds / 1e6;
 	line("$count servers, etcd", $connections, $seen, \%used, @more);
 	$etcd->kill_members(0);
 	$node->stop;
@@ -167,5 +163,5 @@ for my $count (@sizes)
 
 open my $report, '>', "$ENV{TESTDIR}/report" or die $!;
 print {$report} '| | connections | all have a worker ID after | processor time of a grant | renewals a second | median / 99th percentile | processor time of each | after 20 s without the registry, all have renewed in | memory of a connection | ',
-	"`snowflake_cluster_horizon()` | `snowflake_workers` | `snowflake_pools` | WAL an hour |\n", '|---' x 13, "|\n", @lines, "\n", @notes;
+	"`snowflake_workers` | `snowflake_pools` | WAL an hour |\n", '|---' x 12, "|\n", @lines, "\n", @notes;
 close $report or die $!;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 /// Instants, which the file gives in milliseconds since the pool was made.
-pub const INSTANTS: [&str; 12] = [
-    "asked", "bound", "end", "floor", "furthest", "horizon", "latest", "limit", "now", "reached",
-    "since", "until",
+pub const INSTANTS: [&str; 11] = [
+    "asked", "bound", "end", "floor", "furthest", "latest", "limit", "now", "reached", "since",
+    "until",
 ];
 
 /// What answers requests.

@@ -140,11 +140,6 @@ impl Hold {
     }
 }
 
-/// The part of a key that says which database it is of.
-pub const fn database_of(key: u64) -> u64 {
-    key >> 32 << 32
-}
-
 /// One hold, as a view shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownHold {

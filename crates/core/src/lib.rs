@@ -28,7 +28,6 @@ pub mod plan; // how far IDs may be issued before the next durable mark
 pub mod policy; // how far a generator may go, and where a tick's sequence numbers start
 pub mod presets; // the texts of the schemes that people run
 pub mod protocol; // how an ID is issued, how a mark is raised
-pub mod reported; // how far this server has told its registry that no ID can appear
 pub mod rotation; // how a generator goes back in time under another worker ID
 pub mod shuffle; // a tick's sequence numbers in an unpredictable order
 pub mod slot; // all shared state of a generator

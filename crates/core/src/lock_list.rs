@@ -170,9 +170,10 @@ pub fn note(locks: &impl Locks, key: u64, at: UnixMillis) {
     change(locks, |list| list.note(key, at));
 }
 
-/// The least instant at which locks hold generators whose keys count.
-pub fn least(locks: &impl Locks, counts: impl Fn(u64) -> bool) -> Option<UnixMillis> {
-    find(locks, counts, true).first().map(|(_, at)| *at)
+/// The least instant at which locks hold the generator of this key.
+pub fn least(locks: &impl Locks, key: u64) -> Option<UnixMillis> {
+    let found = find(locks, |its| its == key, true);
+    found.first().map(|(_, at)| *at)
 }
 
 /// All generators that are held by locks, and where.
@@ -284,7 +285,7 @@ mod tests {
 
         /// The least instant, how many locks were asked for, and how many searches there were.
         fn least(&self, key: u64) -> (Option<UnixMillis>, usize, usize) {
-            let found = least(self, |its| its == key);
+            let found = least(self, key);
             (found, self.asked.take(), self.searched.take())
         }
     }

@@ -103,8 +103,6 @@ pub struct PlanInput {
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
     pub advance_to: Option<UnixMillis>,
-    /// The server has reported that no ID before this instant is to be issued.
-    pub reported: Option<UnixMillis>,
     /// For a generator that changes clocks: at a start, the clock history that came with the
     /// stored mark; later, the clock history in force.
     pub clock_history: ClockSeqHistory,
@@ -322,9 +320,8 @@ impl Generator {
             let (by, limit) = (mark.since(wall), latest.since(wall));
             return Err(ReserveError::MarkPastPool { by, limit, mark });
         }
-        let starts = begins || adopted.is_some() || s.advance_to.max(s.reported).is_some();
+        let starts = begins || adopted.is_some() || s.advance_to.is_some();
         let latest = adopted.max(after_gap).max(s.advance_to).max(from);
-        let latest = latest.max(s.reported);
         let target = latest.map(|at| layout.tick_from(at));
         let epoch = layout.epoch();
         let start = target.max(now).ok_or(ReserveError::BeforeEpoch { epoch })?;

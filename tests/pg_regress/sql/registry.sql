@@ -180,7 +180,7 @@ SELECT ask('main', 1, 9, '{"acquire": {}}');
 ROLLBACK;
 SELECT e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
     $$SELECT snowflake_create_pool('late', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$, $$SELECT snowflake_revoke_worker('main', 0)$$,
-    $$SELECT snowflake_end_grace_period()$$, $$SELECT snowflake_declare_registry()$$, $$SELECT snowflake_drop_server('none')$$]) AS s (statement),
+    $$SELECT snowflake_end_grace_period()$$, $$SELECT snowflake_declare_registry()$$]) AS s (statement),
     error_of_registry(s.statement) AS e;
 SELECT ask('main', 1, 9, '{"acquire": {}}') \; SELECT 1;
 
@@ -201,8 +201,7 @@ SELECT e.code, e.message FROM unnest(ARRAY[
     $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_grace_period()$$, $$SELECT snowflake_declare_registry()$$,
     $$SELECT _snowflake.pool_calls()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE _snowflake.state$$,
     $$TABLE _snowflake.pools$$, $$TABLE _snowflake.leases$$, $$DELETE FROM _snowflake.leases$$,
-    $$UPDATE _snowflake.leases SET lease = NULL$$, $$TABLE snowflake_cluster_servers$$, $$TABLE _snowflake.servers$$,
-    $$SELECT snowflake_cluster_horizon()$$, $$SELECT snowflake_drop_server('0')$$]) AS s, error_of_registry(s) AS e;
+    $$UPDATE _snowflake.leases SET lease = NULL$$]) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 -- A registry that has pools gets no other one.
 SELECT snowflake_create_registry('regress_snowflake_server');
@@ -215,7 +214,6 @@ SELECT e.code, e.message FROM error_of_registry('TABLE _snowflake.leases') AS e;
 SET ROLE regress_snowflake_monitor;
 SELECT worker_id, host FROM snowflake_workers WHERE worker_id = 10;
 SELECT count(*) FROM snowflake_pools;
-SELECT state, worker_id, host, port, horizon, lag, reported FROM snowflake_cluster_servers WHERE worker_id = 10;
 SELECT e.code, e.message FROM unnest(ARRAY['TABLE _snowflake.leases', 'SELECT snowflake_end_grace_period()']) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 
@@ -227,10 +225,7 @@ SELECT snowflake_end_grace_period();
 SELECT DISTINCT grace_until, grace_because, era FROM snowflake_pools;
 SELECT gist(ask('main', 9, 3, '{"acquire": {"fixed": 11}}'));
 
--- The horizon of the cluster: one server has reported none.
-SELECT e.code, e.message, e.hint FROM error_of_registry('SELECT snowflake_cluster_horizon()') AS e;
-SELECT snowflake_drop_server('none');
-SELECT e.code, e.message FROM error_of_registry($$SELECT snowflake_cluster_horizon('snowflake_default', 'host=none')$$) AS e;
+SELECT e.code, e.message FROM error_of_registry($$SELECT snowflake_end_grace_period('host=none')$$) AS e;
 REVOKE EXECUTE ON FUNCTION _snowflake.lease(text, jsonb), _snowflake.read_registry() FROM regress_snowflake_server;
 DROP ROLE regress_snowflake_server, regress_snowflake_monitor;
 

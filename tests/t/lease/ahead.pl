@@ -52,25 +52,6 @@ sub near
 }
 near('claimed', qr/the pool is new, and its worker IDs may have been in use before it/, 'snowflake_id.worker_id = 25');
 
-# A later server of the same data directory asks the registry.
-my $first = leasing('first', 'twin');
-start_with_clock($first, 0);
-$first->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
-first_id($first, 'the first of two servers');
-my $holder = $registry->safe_psql('postgres', sprintf q{SELECT lease -> 'holder' FROM _snowflake.leases WHERE worker_id = %d}, worker($first, 'worker_id'));
-my $later = server(1);
-$later->{holder} = JSON::PP::decode_json($holder);
-$later = incarnation($later);
-granted(acquire($registry, $later, pool => 'twin'));
-my $same = qr/Another server was started later on this same data directory, and has a worker ID\. Of the two, only that one issues IDs\./;
-wait_until('the first server hears of it', sub { in_log($first, qr/WARNING:  snowflake_id: another server was started on this same data directory\n.*DETAIL:  $same\n.*HINT:  Find the other server/) });
-my ($code, $text) = error_of($first, 'SELECT snowflake_nextval()');
-is($code, '55000', 'it issues no IDs');
-like($text, qr/this server has no worker ID.*$same.*HINT:  snowflake_status\(\) says what helps/s, 'why not');
-like($first->safe_psql('postgres', q{SELECT concat_ws('|', state, detail, hint) FROM snowflake_status() WHERE item = 'registry'}),
-	qr/^critical\|The registry has granted nothing for .*: $same\|Find the other server, .* stop one of the two: both write to the same files\. IDs resume by themselves\.$/, 'what to do');
-$first->stop;
-
 # A server whose clock was ahead, when it is right again.
 my $wrong = leasing('wrong', 'main');
 start_with_clock($wrong, 300);

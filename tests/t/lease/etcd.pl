@@ -49,7 +49,7 @@ like($text, qr/HINT:  The change may have been made/, 'a change may have been ma
 is($admin->safe_psql('postgres', 'SELECT count(*) FROM snowflake_pools'), 2, 'the views show the registry of the setting');
 set_by_reload($admin, 'snowflake_id.registry' => 'etcd://127.0.0.1:1');
 wait_until('another registry', sub { worker($admin, 'registry') =~ /:1\// });
-for my $read (qw(snowflake_pools snowflake_workers snowflake_cluster_servers), q{snowflake_cluster_horizon()})
+for my $read (qw(snowflake_pools snowflake_workers))
 {
 	($code, $text) = error_of($admin, "SELECT * FROM $read");
 	is($code, '08000', "$read: no etcd there");

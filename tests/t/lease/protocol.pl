@@ -27,7 +27,7 @@ start_with_clock($registry, 0);
 $registry->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 
 # Moves all instants of a value.
-my %is_instant = map { $_ => 1 } qw(asked bound end floor furthest horizon latest limit now reached since until);
+my %is_instant = map { $_ => 1 } qw(asked bound end floor furthest latest limit now reached since until);
 sub shifted
 {
 	my ($value, $by) = @_;
@@ -237,7 +237,7 @@ my $program = <<'END';
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
 sys.dont_write_bytecode = True
-from lease_client import EPOCH, LeasedIds, LeaseError, Registry
+from lease_client import LeasedIds, LeaseError, Registry
 place, folder, out = sys.argv[2], sys.argv[3], open(sys.argv[4], "w")
 
 def take(ids):
@@ -254,22 +254,16 @@ def fails(ids, text):
     raise AssertionError(f"an ID, in spite of: {text}")
 
 # A child of a fork issues nothing, and returns nothing.
-pending = []
-ids = LeasedIds(place, "two", state=folder + "/two", pending=lambda: pending[0] if pending else None)
-first = take(ids)
+ids = LeasedIds(place, "two", state=folder + "/two")
+take(ids)
 child = os.fork()
 if child == 0:
     fails(ids, "a different process")
     ids.close()
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-last = take(ids)
+take(ids)
 assert ids.holds
-
-# What it reports: what is pending, and what is issued later.
-assert ids._horizon() == EPOCH + (last >> 22)
-pending.append(first)
-assert ids._horizon() == EPOCH + (first >> 22) < EPOCH + (last >> 22)
 
 def hurry(ids, check):
     deadline = time.monotonic() + 60
@@ -282,7 +276,7 @@ def hurry(ids, check):
 # A copy of the process asks with the same nonce and number.
 worker, nonce = ids.right["worker"], ids.nonce
 with ids.lock:
-    request = ids._next_request(None)
+    request = ids._next_request()
     ids.number -= 1
     assert "renewed" in Registry(place, "two").ask(request)["answer"]
     time.sleep(0.01)
@@ -291,23 +285,15 @@ assert ids.nonce != nonce, "it goes on as the copy does"
 take(ids)
 assert ids.right["worker"] != worker, "the copy may issue what follows"
 
-# A later process with the same identity. The lock of the file prevents that.
-LeasedIds._identity = lambda self, state: ids.holder["identity"]
-later = LeasedIds(place, "two")
-take(later)
-hurry(ids, lambda: ids.closed)
-assert ids.closed, "it goes on beside the later process"
-fails(ids, "succeeded")
-take(later)
-later.close()
-fails(later, "")
+ids.close()
+fails(ids, "")
 
 wide = LeasedIds(place, "wide")
 fails(wide, "cannot hold")
 wide.close()
 END
 is(system($python, '-c', $program, "$top/examples", "$place user=producer", $folder, $outputs[-1]), 0,
-	'a program does not issue what a copy, a child or a later process may issue');
+	'a program does not issue what a copy or a child may issue');
 is($registry->safe_psql('postgres', q{SELECT count(*), bool_and(released) FROM _snowflake.leases WHERE worker_id >= 1000}), '1|t', 'a worker ID that does not fit is returned');
 
 # All together.

@@ -47,8 +47,6 @@ is(ran(), '40|0', 'a renewal runs two statements, and makes no plan');
 # What is stored is what was answered.
 is($node->safe_psql('postgres', 'SELECT count(*) FROM _snowflake.leases WHERE bound = ANY(ARRAY[' . join(',', map { $_->{grant}{bound} } @servers) . '])'),
 	20, 'and stores the bounds');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM _snowflake.servers WHERE (server -> 'until')::bigint = }
-	. $servers[-1]{grant}{until} . ' + 30000'), 1, 'and the server');
 
 # Of many rows, a renewal reads few.
 $node->safe_psql('postgres', q{
@@ -80,52 +78,6 @@ cmp_ok($read, '>', 100, 'entries of indexes are counted');
 cmp_ok($read, '<', 100 * 300, 'and few are read');
 is($node->safe_psql('postgres', 'SELECT used_below BETWEEN 5138 AND 5201 FROM _snowflake.pools'), 't', 'since the pool knows below which one all are granted');
 
-# As one role, 1,024 servers count, and no more. Those of other roles do not matter, nor those that were dropped.
-$node->safe_psql('postgres', q{
-	INSERT INTO _snowflake.servers (identity, server) SELECT 'copy ' || i, s.server
-	FROM (SELECT server FROM _snowflake.servers LIMIT 1) AS s, generate_series(1, 1023 - (SELECT count(*) FROM _snowflake.servers)) AS i});
-sub one_more { my ($number) = @_; return in_session(server($number), { acquire => {} }); }
-is(kind(one_more(200)), 'granted', 'as many servers of a role as may count');
-my $many = one_more(201);
-is(kind($many), 'refused many_servers', 'one more is refused');
-is(refusal($many)->{count}, 1024, 'and told how many count');
-$node->safe_psql('postgres', q{UPDATE _snowflake.servers SET server = jsonb_set(server, '{holder,identity,role}', '"other"') WHERE identity = 'copy 1'});
-is(kind(one_more(202)), 'granted', 'if one is of another role, it is not');
-is(kind(one_more(203)), 'refused many_servers', 'but the next one');
-$node->safe_psql('postgres', q{UPDATE _snowflake.servers SET server = jsonb_set(server, '{dropped}', '1') WHERE identity = 'copy 2'});
-is(kind(one_more(204)), 'granted', 'if one was dropped, it is not');
-is(kind(one_more(205)), 'refused many_servers', 'but the next one');
-$node->safe_psql('postgres', q{DELETE FROM _snowflake.servers WHERE identity ~ '^copy'});
-
-# A grant need not read all servers to know what becomes of the horizon of the cluster.
-$node->safe_psql('postgres', 'CREATE DATABASE joined');
-$node->safe_psql('joined', "CREATE EXTENSION snowflake_id; $pool");
-my @joined = map { server(300 + $_) } 0 .. 3;
-sub joins { return granted(acquire($node, $_[0], database => 'joined')); }
-sub reports { my ($server) = @_;
-	my $grant = $server->{grant};
-	my %report = (worker => $grant->{worker}, counter => $grant->{counter}, bound => $grant->{bound}, furthest => $grant->{floor}, horizon => $grant->{floor});
-	return kind(ask($node, $server, { renew => \%report }, database => 'joined')); }
-sub horizon { my ($status, $instant) = $node->psql('joined', 'SELECT snowflake_cluster_horizon()'); return $status ? 'none' : $instant; }
-joins($_) for @joined[ 0, 1 ];
-is(reports($joined[0]), 'renewed', 'one of two servers reports');
-joins($joined[2]);
-is(horizon(), 'none', 'when a third one joins, there is no horizon, since the second has reported nothing');
-reports($_) for @joined[ 1, 2 ];
-my $horizon = horizon();
-like($horizon, qr/^\d+$/, 'all have reported: there is one');
-joins($joined[3]);
-is(horizon(), $horizon, 'when a fourth one joins, it stays where it is');
-
-# There are more servers than can be read at once, and one of them is dropped.
-$node->safe_psql('joined', q{
-	INSERT INTO _snowflake.servers (identity, server) SELECT 'copy ' || i, s.server || jsonb_build_object('until', 0, 'nonce', rpad(lpad(to_hex(i), 16, '0'), 32, '0'),
-		'holder', s.server -> 'holder' || jsonb_build_object('host', repeat('h', 255), 'data_directory', repeat('d', 1023)))
-	FROM (SELECT server FROM _snowflake.servers WHERE NOT is_silent LIMIT 1) AS s, generate_series(1, 10000) AS i});
-$node->safe_psql('joined', q{SELECT snowflake_drop_server('0000000000000abc')});
-is($node->safe_psql('joined', q{SELECT string_agg(server ->> 'nonce', ' ') FROM _snowflake.servers WHERE NOT counts}), '0000000000000abc' . '0' x 16, 'it is dropped, and no other');
-is(horizon(), $horizon, 'and the horizon stays where it is');
-
 # A lease that would last longer than a lease is cut, whoever renews.
 my $worker = $servers[0]{grant}{worker};
 $node->safe_psql('postgres', "UPDATE _snowflake.leases SET lease = jsonb_set(lease, '{leased_until}', to_jsonb(leased_until + 3600000)) WHERE worker_id = $worker");
@@ -150,11 +102,10 @@ for my $create ('CREATE EXTENSION snowflake_id', 'CREATE SCHEMA s; CREATE EXTENS
 
 # Somebody else's schema takes the place of the extension's: nothing in it is used.
 $session->query_safe('ALTER SCHEMA _snowflake RENAME TO hidden');
-is((error_in($session, q{SELECT snowflake_drop_server('none')}))[0], '55000', 'renamed: there is no registry');
+is((error_in($session, q{SELECT snowflake_revoke_worker('main', 0)}))[0], '55000', 'renamed: there is no registry');
 $session->query_safe('CREATE SCHEMA _snowflake; CREATE TABLE _snowflake.leases (LIKE hidden.leases INCLUDING ALL);
-	CREATE TABLE _snowflake.state AS TABLE hidden.state; CREATE TABLE _snowflake.pools AS TABLE hidden.pools;
-	CREATE TABLE _snowflake.servers (LIKE hidden.servers INCLUDING ALL)');
-is((error_in($session, q{SELECT snowflake_drop_server('none')}))[0], '42501', 'nor in a schema of that name');
+	CREATE TABLE _snowflake.state AS TABLE hidden.state; CREATE TABLE _snowflake.pools AS TABLE hidden.pools');
+is((error_in($session, q{SELECT snowflake_revoke_worker('main', 0)}))[0], '42501', 'nor in a schema of that name');
 is($session->query_safe('SELECT count(*) FROM _snowflake.leases'), '0', 'where nothing is written');
 $session->query_safe('DROP SCHEMA _snowflake CASCADE; ALTER SCHEMA hidden RENAME TO _snowflake');
 is(renew_here($servers[0]), 'renewed', 'renamed back: it is the registry again');
@@ -163,7 +114,7 @@ is(renew_here($servers[0]), 'renewed', 'renamed back: it is the registry again')
 $session->query_safe('CREATE ROLE chief SUPERUSER;
 	ALTER SCHEMA _snowflake OWNER TO chief;
 	ALTER TABLE _snowflake.state OWNER TO chief; ALTER TABLE _snowflake.pools OWNER TO chief;
-	ALTER TABLE _snowflake.leases OWNER TO chief; ALTER TABLE _snowflake.servers OWNER TO chief;
+	ALTER TABLE _snowflake.leases OWNER TO chief;
 	ALTER TABLE _snowflake.leases ADD COLUMN note text DEFAULT current_user');
 is(acquire_here(server(2)), 1, 'as another owner, the same session leases');
 is($session->query_safe('SELECT note FROM _snowflake.leases WHERE worker_id = 1'), 'chief', 'with the rights of that owner');

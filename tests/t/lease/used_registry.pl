@@ -38,8 +38,7 @@ is($registry->safe_psql('postgres', 'SELECT pool, worker_ids, leased FROM snowfl
 
 # The views of each server show that registry.
 my %query = (snowflake_workers => 'SELECT worker_id, state, port, role FROM snowflake_workers ORDER BY worker_id',
-	snowflake_pools => 'SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, made, leased, free, never_leased, era FROM snowflake_pools',
-	snowflake_cluster_servers => 'SELECT server, state, worker_id, port, since FROM snowflake_cluster_servers ORDER BY worker_id');
+	snowflake_pools => 'SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, made, leased, free, never_leased, era FROM snowflake_pools');
 for my $view (sort keys %query)
 {
 	my $there = $registry->safe_psql('postgres', $query{$view});
@@ -81,7 +80,7 @@ $stranger->quit;
 
 # Functions of administrators say where to call them.
 for my $call ('create_pool()', q{create_pool('more', '[2000,2010)')}, q{drop_pool('default')}, q{revoke_worker('default', 0)}, 'end_grace_period()',
-	'declare_registry()', q{drop_server('none')}, 'cluster_horizon()')
+	'declare_registry()')
 {
 	($code, $text) = error_of($one, "SELECT snowflake_$call");
 	is($code, '55000', "snowflake_$call: the registry is elsewhere");

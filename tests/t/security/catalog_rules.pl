@@ -122,7 +122,6 @@ read_elsewhere()
 readiness(text, name)
 reads_as_owner(regclass)
 run_as_owner(regclass, text)
-server(jsonb, bigint)
 set_default(regclass, name, regclass)
 since(timestamptz)
 small_pools()
@@ -230,13 +229,10 @@ _snowflake.new_keys()
 _snowflake.read_registry()
 snowflake_accept_clock()
 snowflake_check_cluster(text[])
-snowflake_cluster_horizon()
-snowflake_cluster_horizon(regclass, text)
 snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, boolean, text)
 snowflake_create_registry(text)
 snowflake_declare_registry(text)
 snowflake_drop_pool(text, text)
-snowflake_drop_server(text, text)
 snowflake_end_grace_period(text)
 snowflake_reserve_worker_id(regclass, bigint, boolean)
 snowflake_revoke_worker(text, integer, text)
@@ -263,11 +259,9 @@ my %relation_grants = (
 	'_snowflake.pools' => '',
 	'_snowflake.reached' => '',
 	'_snowflake.reserved' => '',
-	'_snowflake.servers' => '',
 	'_snowflake.state' => '',
 	'_snowflake.used' => '',
 	pg_stat_snowflake => 'PUBLIC:SELECT',
-	snowflake_cluster_servers => 'pg_monitor:SELECT',
 	snowflake_default => 'PUBLIC:SELECT PUBLIC:USAGE pg_database_owner:UPDATE',
 	snowflake_generators => 'PUBLIC:SELECT',
 	snowflake_horizon_holders => 'PUBLIC:SELECT',

@@ -71,16 +71,6 @@ my $new = server(2);
 granted(acquire($node, $new, role => 'honest'));
 cmp_ok($new->{grant}{floor}, '<', (time + 10) * 1000, 'a new server is not ahead of its clock');
 
-# Horizons: a server may report any instant, and the servers can be read.
-my $liar = server(450);
-my $its = granted(acquire($node, $liar, @mallory));
-for my $horizon (-9223372036854775807 - 1, -5_000_000_000_000_000_000, 9223372036854775807)
-{
-	my %ask = (worker => $its, counter => $liar->{grant}{counter}, bound => 0, furthest => 0, horizon => $horizon);
-	is(kind(ask($node, $liar, { renew => \%ask }, @mallory)), 'renewed', "a horizon of $horizon");
-	is(sql(q{SELECT count(*) FROM snowflake_cluster_servers WHERE host = 'host450'}), 1, 'the servers can be read');
-}
-
 # Memories.
 my $known = server(400);
 acquire($node, $known, @mallory);
@@ -109,7 +99,6 @@ stays('memories');
 	kind(ask($node, $forger, { renew => { worker => $id, counter => 10 + $_, bound => 0, furthest => 0 } }, @mallory)) } 1 .. 20;
 is(kinds(@kinds), '20 refused fenced lost', 'leases that were made up');
 stays('leases');
-is(sql(q{SELECT count(*) FROM snowflake_cluster_servers WHERE host LIKE 'host6__'}), 0, 'and their servers do not count');
 
 # Transactions that are aborted, whose answers have arrived.
 @kinds = ();

@@ -25,9 +25,7 @@ $node->safe_psql('postgres', q{
 	CREATE DATABASE reg OWNER owner});
 my @functions = ('_snowflake.lease(text, jsonb)', '_snowflake.read_registry()', 'snowflake_create_registry(text)', 'snowflake_revoke_worker(text, integer, text)',
 	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, boolean, text)',
-	'snowflake_drop_pool(text, text)', 'snowflake_end_grace_period(text)', 'snowflake_declare_registry(text)',
-	'snowflake_drop_server(text, text)', 'snowflake_cluster_horizon()',
-	'snowflake_cluster_horizon(regclass, text)');
+	'snowflake_drop_pool(text, text)', 'snowflake_end_grace_period(text)', 'snowflake_declare_registry(text)');
 my $grants = join '; ', map { "GRANT EXECUTE ON FUNCTION " . (/^_/ ? '' : 'public.') . "$_ TO caller" } @functions;
 my $pool = q{SELECT public.snowflake_create_pool('main', '[0,8)', lease => '1 s', hold => '1 s', max_ahead => '1 s')};
 $node->safe_psql('reg', "CREATE EXTENSION snowflake_id; $grants; $pool");
@@ -58,8 +56,8 @@ for my $sql ('ALTER SCHEMA _snowflake RENAME TO mine', 'ALTER SCHEMA _snowflake 
 	'CREATE TABLE _snowflake.mine ()', 'CREATE FUNCTION _snowflake.mine() RETURNS int LANGUAGE sql AS $$SELECT 1$$',
 	'GRANT ALL ON SCHEMA _snowflake TO owner; CREATE TABLE _snowflake.mine ()',
 	'ALTER EXTENSION snowflake_id DROP TABLE _snowflake.state', 'TABLE _snowflake.state', 'TABLE _snowflake.pools',
-	'TABLE _snowflake.leases', 'TABLE _snowflake.servers', 'INSERT INTO _snowflake.state VALUES (1, $${}$$)',
-	'DELETE FROM _snowflake.leases', 'UPDATE _snowflake.pools SET pool = NULL', 'TRUNCATE _snowflake.servers',
+	'TABLE _snowflake.leases', 'INSERT INTO _snowflake.state VALUES (1, $${}$$)',
+	'DELETE FROM _snowflake.leases', 'UPDATE _snowflake.pools SET pool = NULL', 'TRUNCATE _snowflake.reached',
 	'BEGIN; LOCK TABLE _snowflake.state IN ROW EXCLUSIVE MODE', 'CREATE TRIGGER t BEFORE UPDATE ON _snowflake.state FOR EACH ROW EXECUTE FUNCTION tsvector_update_trigger()',
 	'CREATE RULE r AS ON UPDATE TO _snowflake.state DO INSTEAD NOTHING', 'CREATE INDEX ON _snowflake.state (id)',
 	'CREATE TABLE heir () INHERITS (_snowflake.state)', 'CREATE TABLE refers (id int REFERENCES _snowflake.state)')
@@ -71,7 +69,7 @@ for my $sql ('ALTER SCHEMA _snowflake RENAME TO mine', 'ALTER SCHEMA _snowflake 
 $node->safe_psql('reg', q{
 	CREATE SCHEMA mold;
 	CREATE TABLE mold.state AS TABLE _snowflake.state; CREATE TABLE mold.pools AS TABLE _snowflake.pools;
-	CREATE TABLE mold.leases (LIKE _snowflake.leases INCLUDING ALL); CREATE TABLE mold.servers (LIKE _snowflake.servers INCLUDING ALL);
+	CREATE TABLE mold.leases (LIKE _snowflake.leases INCLUDING ALL);
 	CREATE TABLE mold.functions AS
 		SELECT p.proname::text AS name, pg_get_function_identity_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
 		FROM pg_proc AS p WHERE p.pronamespace = '_snowflake'::regnamespace AND p.prorettype <> 'internal'::regtype
@@ -138,11 +136,11 @@ my $asker = server(1);
 # Only roles of servers name functions of schema _snowflake.
 my @of_servers = (q{SELECT _snowflake.lease('main', '} . request($asker, { acquire => {} }) . q{')}, q{SELECT _snowflake.read_registry()});
 my @calls = (
-	q{SELECT public.snowflake_create_pool('more', '[100,108)')}, q{SELECT public.snowflake_cluster_horizon()},
+	q{SELECT public.snowflake_create_pool('more', '[100,108)')},
 	q{SELECT public.snowflake_create_registry('caller')},
-	q{SELECT public.snowflake_revoke_worker('main', 0)}, q{SELECT public.snowflake_drop_server('none')},
+	q{SELECT public.snowflake_revoke_worker('main', 0)},
 	q{SELECT public.snowflake_declare_registry()}, q{SELECT public.snowflake_end_grace_period()}, q{SELECT public.snowflake_drop_pool('more')});
-my @views = ('SELECT count(*) FROM public.snowflake_workers', 'SELECT count(*) FROM public.snowflake_pools', 'SELECT count(*) FROM public.snowflake_cluster_servers',
+my @views = ('SELECT count(*) FROM public.snowflake_workers', 'SELECT count(*) FROM public.snowflake_pools',
 	'SELECT _snowflake.pool_calls()');
 my $me = $node->safe_psql('postgres', 'SELECT current_user');
 
@@ -295,15 +293,15 @@ my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or d
 my $url = 'etcd://127.0.0.1:' . $listener->sockport . '/x';
 my $tries = join "\n", map { qq{
 	BEGIN PERFORM public.$_; EXCEPTION WHEN others THEN RAISE LOG 'lured: % as %', SQLSTATE, session_user; END;} } (
-	"snowflake_cluster_horizon('public.snowflake_default', '$url')", "snowflake_create_pool('main', '[0,8)', registry => '$url')",
+	"snowflake_create_pool('main', '[0,8)', registry => '$url')",
 	"snowflake_drop_pool('main', '$url')", "snowflake_revoke_worker('main', 1, '$url')", "snowflake_end_grace_period('$url')",
-	"snowflake_declare_registry('$url')", "snowflake_drop_server('none', '$url')");
+	"snowflake_declare_registry('$url')");
 is((as('caller', "CREATE FUNCTION public.lure(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN IF session_user <> 'caller' THEN $tries END IF; RETURN a; END \$\$;
 	CREATE TABLE public.lure (a int); INSERT INTO public.lure VALUES (1); CREATE INDEX ON public.lure (public.lure(a))"))[0], '', 'an index of the role');
 my $log = -s $node->logfile;
 $node->safe_psql('reg', 'ANALYZE public.lure');
 my $lured = () = slurp_file($node->logfile, $log) =~ /lured: 42501 as $me/g;
-cmp_ok($lured, '>=', 7, 'each call in the session of a superuser is refused');
+cmp_ok($lured, '>=', 5, 'each call in the session of a superuser is refused');
 is(scalar(IO::Select->new($listener)->can_read(0)), undef, 'and nobody has connected');
 is((as('caller', "SELECT public.snowflake_end_grace_period('$url')"))[0], '42501', 'as a direct call is');
 

@@ -8,15 +8,11 @@
 //! # What a renewal reads and writes
 //!
 //! Nearly all requests are renewals. A renewal that changes neither the state nor more of its row
-//! and server than a few numbers writes these, and nothing else: one small key, the
-//! [`Renewal`] of its worker ID. It reads no row and no server of others: see [`only_row`]. Two
-//! such renewals of different worker IDs do not exclude each other. All else writes row and server
-//! whole, and removes the renewal, since [`Renewal::row`] and [`Renewal::server`] are in what is
-//! written. What changes the state or a server writes the state, and so excludes everything.
-//!
-//! A transaction that writes the state may depend on the horizon, the least report of the servers,
-//! and renewals raise reports. So it depends on one server with the least report, see [`holding`]:
-//! as long as that one has not renewed, the least report is what was read.
+//! than a few numbers writes these, and nothing else: one small key, the [`Renewal`] of its worker
+//! ID. It reads no row of others: see [`only_row`]. Two such renewals of different worker IDs do
+//! not exclude each other. All else writes the row whole, and removes the renewal, since
+//! [`Renewal::row`] is in what is written. What changes the state writes it, and so excludes
+//! everything.
 //!
 //! # Whose clock counts
 //!
@@ -69,13 +65,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::cluster_horizon::{Reports, Server, Servers};
 use super::registry::{self, Free, Rows, Vouchers, vouchers_of};
 use super::seal::SealKey;
 use super::state::{DAY, RegistryInput, State};
-use super::{
-    Answer, Ask, Cause, Nonce, Origin, Pool, RegistryMillis, Reply, Request, Role, Row, ServerKey,
-};
+use super::{Answer, Ask, Cause, Origin, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
 
 /// The pool of servers whose settings name no other one.
 pub const DEFAULT_POOL: &str = "default";
@@ -109,49 +102,26 @@ pub struct StoredPool {
     pub pool: Pool,
 }
 
-/// A server that counts, and the namespace of its worker ID.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct StoredServer {
-    pub namespace: String,
-    #[serde(flatten)]
-    pub server: Server,
-}
-
-/// What the latest renewal has changed of its row, and of the server that has it. Row and server
-/// were not written since.
+/// What the latest renewal has changed of its row, which was not written since.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Renewal {
-    /// The incarnation that has renewed. It tells whether the server is meant, of which there is
-    /// a later one perhaps.
-    pub nonce: Nonce,
     pub number: u64,
     pub clock: UnixMillis,
     pub bound: UnixMillis,
     pub heard: RegistryMillis,
     pub leased_until: RegistryMillis,
     pub era: u64,
-    /// [`Server::until`]; `None` if the renewal does not change the server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<RegistryMillis>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub horizon: Option<UnixMillis>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reported: Option<RegistryMillis>,
 }
 
 impl Renewal {
-    fn of(row: &Row, server: Option<&Server>) -> Self {
+    fn of(row: &Row) -> Self {
         Self {
-            nonce: row.nonce,
             number: row.number,
             clock: row.clock,
             bound: row.bound,
             heard: row.heard,
             leased_until: row.leased_until,
             era: row.era,
-            until: server.map(|server| server.until),
-            horizon: server.and_then(|server| server.horizon),
-            reported: server.and_then(|server| server.reported),
         }
     }
 
@@ -170,42 +140,10 @@ impl Renewal {
         }
     }
 
-    /// A server whose worker ID is this one, as the renewal has left it.
-    #[must_use]
-    pub fn server(&self, server: Server) -> Server {
-        match self.until {
-            Some(until) if server.nonce == self.nonce => Server {
-                until,
-                horizon: self.horizon,
-                reported: self.reported,
-                ..server
-            },
-            _ => server,
-        }
-    }
-
-    /// What has been changed of a row and of a server, if it is no more than this.
-    fn small(
-        (was, row): (&Row, &Row),
-        server: Option<&(ServerKey, Option<StoredServer>)>,
-        found: &EtcdRows,
-        namespace: &str,
-    ) -> Option<Self> {
-        let server = match server {
-            None => None,
-            Some((identity, Some(server))) => {
-                let mut servers = found.servers.iter();
-                let known = servers.find(|known| known.server.holder.identity == *identity);
-                Some((known?, server))
-            }
-            Some((_, None)) => return None,
-        };
-        let renewal = Self::of(row, server.map(|(_, server)| &server.server));
-        let is_all = server.is_none_or(|(known, server)| {
-            let is_this = server.server.worker == row.worker && known.namespace == namespace;
-            is_this && renewal.server(known.server.clone()) == server.server
-        });
-        (is_all && renewal.row(was.clone()) == *row).then_some(renewal)
+    /// What has been changed of a row, if it is no more than this.
+    fn small(was: &Row, row: &Row) -> Option<Self> {
+        let renewal = Self::of(row);
+        (renewal.row(was.clone()) == *row).then_some(renewal)
     }
 }
 
@@ -306,8 +244,8 @@ pub fn first(
     Some((etcd_input.stored(state), pool))
 }
 
-/// The only worker ID of which a row is read for a request, with the server that asks; `None` if
-/// all rows and servers of all namespaces are read. See [`Outcome::stands`].
+/// The only worker ID of which a row is read for a request; `None` if all rows of all namespaces
+/// are read. See [`Outcome::stands`].
 #[must_use]
 pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
     match ask {
@@ -316,19 +254,17 @@ pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
     }
 }
 
-/// The rows and servers that were read, as their renewals have left them.
+/// The rows that were read, as their renewals have left them.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdRows {
     /// The rows of the pool's namespace.
     pub rows: Vec<Row>,
-    /// All rows and servers were read.
+    /// All rows were read.
     pub is_all: bool,
     /// The rows of other namespaces.
     pub elsewhere: Vec<Row>,
     /// The worker IDs of the pool's namespace whose keys have not gone.
     pub live: BTreeSet<WorkerId>,
-    /// The servers of the registry.
-    pub servers: Vec<StoredServer>,
     /// What is kept of what a system has reached, by its identifier.
     pub reached: BTreeMap<u64, UnixMillis>,
 }
@@ -340,12 +276,8 @@ pub struct Outcome {
     /// The state, unless it stays as it was.
     pub state: Option<State>,
     pub row: Option<Row>,
-    /// A server; `None` in it: the server goes.
-    pub server: Option<(ServerKey, Option<StoredServer>)>,
-    /// To be stored in place of row and server.
+    /// To be stored in place of the row.
     pub renewal: Option<Renewal>,
-    /// A server whose report lies in the renewal that goes when the row is written.
-    pub kept: Option<StoredServer>,
     /// What a system has reached whose row is another one's now.
     pub reached: Option<(u64, UnixMillis)>,
 }
@@ -378,7 +310,7 @@ pub fn answer(
     request: &Request,
     etcd_input: &EtcdInput,
 ) -> Outcome {
-    let (namespace, pool) = (&pool.namespace, &pool.pool);
+    let pool = &pool.pool;
     let input = etcd_input.registry_input(Some(stored));
     let run = |era: Option<u64>| {
         let mut state = stored.state.clone();
@@ -393,16 +325,6 @@ pub fn answer(
     }
     let (state, reply, changes) = answered;
     let is_changed = changes.state;
-    let is_grant = matches!(reply.answer, Answer::Granted(_));
-    let server = changes.server.map(|(identity, server)| {
-        let server = server.map(|server| {
-            let mut servers = found.servers.iter().filter(|_| !is_grant);
-            let known = servers.find(|known| known.server.nonce == server.nonce);
-            let namespace = known.map_or(namespace, |known| &known.namespace).clone();
-            StoredServer { namespace, server }
-        });
-        (identity, server)
-    });
     let mut row = changes.row;
     let was = row.as_ref().and_then(|row| {
         let mut rows = found.rows.iter();
@@ -416,43 +338,16 @@ pub fn answer(
         row.leased_until = was.leased_until;
     }
     let renewal = match (&reply.answer, &row, was) {
-        (Answer::Renewed { .. }, Some(row), Some(was)) if !is_changed => {
-            Renewal::small((was, row), server.as_ref(), found, namespace)
-        }
+        (Answer::Renewed { .. }, Some(row), Some(was)) if !is_changed => Renewal::small(was, row),
         _ => None,
     };
-    let changed = server.as_ref().map(|(identity, _)| *identity);
-    let kept = was.and_then(|was| kept(found, namespace, was));
-    let kept = kept
-        .filter(|kept| Some(kept.server.holder.identity) != changed)
-        .cloned();
-    let is_stored = is_changed || (renewal.is_none() && server.is_some());
     Outcome {
         reply,
-        state: is_stored.then_some(state),
+        state: is_changed.then_some(state),
         row,
-        server,
         renewal,
-        kept,
         reached: changes.reached,
     }
-}
-
-/// The server of whose report the renewal of this row tells, if there is one.
-#[must_use]
-pub fn kept<'a>(found: &'a EtcdRows, namespace: &str, was: &Row) -> Option<&'a StoredServer> {
-    found.servers.iter().find(|it| {
-        let is_here = it.namespace == namespace && it.server.worker == was.worker;
-        is_here && it.server.nonce == was.nonce
-    })
-}
-
-/// A server with the least report, or one without: see the head of the file. `None`: there is none
-/// that counts.
-#[must_use]
-pub fn holding(servers: &[StoredServer]) -> Option<&StoredServer> {
-    let counting = servers.iter().filter(|it| it.server.dropped.is_none());
-    counting.min_by_key(|stored| stored.server.horizon)
 }
 
 /// What becomes of the key of a worker ID when its row is stored.
@@ -502,7 +397,6 @@ pub struct Table<'a> {
     rows: BTreeMap<WorkerId, Row>,
     elsewhere: &'a [Row],
     is_all: bool,
-    servers: &'a [StoredServer],
     reached: &'a BTreeMap<u64, UnixMillis>,
 }
 
@@ -520,7 +414,6 @@ impl<'a> Table<'a> {
             rows: rows.collect(),
             elsewhere: &found.elsewhere,
             is_all: found.is_all,
-            servers: &found.servers,
             reached: &found.reached,
         }
     }
@@ -547,26 +440,6 @@ impl<'a> Table<'a> {
         let ids = &self.pool.ids;
         let rows = self.rows.values();
         rows.filter(|row| ids.contains(&i64::from(row.worker.get())))
-    }
-}
-
-impl Servers for Table<'_> {
-    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        let mut servers = self.servers.iter().map(|stored| &stored.server);
-        let found = servers.find(|server| server.holder.identity == *identity);
-        found.cloned()
-    }
-
-    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
-        let servers = self.servers.iter().map(|stored| &stored.server);
-        Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
-    }
-
-    fn count(&mut self, role: &Role) -> usize {
-        let servers = self.servers.iter().map(|stored| &stored.server);
-        let counting = servers.filter(|server| server.dropped.is_none());
-        let of_role = counting.filter(|server| server.holder.identity.role == *role);
-        of_role.count()
     }
 }
 

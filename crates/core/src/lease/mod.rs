@@ -40,7 +40,7 @@
 //!   the loss.
 //! - **Two live servers of one [`ServerKey`]**, which are copies of a running machine: each
 //!   may issue up to the bound that was in its memory when it was copied. When the registry
-//!   has heard both, the one that started last continues, and the other one stops. If
+//!   has heard both, they have different worker IDs. If
 //!   one has taken the worker ID from the other, and the registry loses that, the other one is
 //!   renewed as if nothing had happened.
 //! - **A registry that lives on for some nodes** after another was promoted, as long as no
@@ -56,7 +56,6 @@
 //!   [`Pool::default_at`], or left out worker IDs that others use, and no administrator has
 //!   made that pool anew.
 
-pub mod cluster_horizon;
 pub mod contender;
 pub mod etcd;
 mod hex;
@@ -531,10 +530,6 @@ pub enum Ask {
         bound: UnixMillis,
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         furthest: UnixMillis,
-        /// No ID of a tick that ends at or before it can appear on this server any more: see
-        /// [`horizon`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        horizon: Option<UnixMillis>,
     },
     /// To give a worker ID back. Nothing is issued under it from then on.
     Release {
@@ -544,9 +539,6 @@ pub enum Ask {
         bound: UnixMillis,
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         end: UnixMillis,
-        /// Transactions hold IDs from this instant on, which can still appear.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        held: Option<UnixMillis>,
     },
 }
 
@@ -560,7 +552,6 @@ impl Ask {
             counter: 0,
             bound: UnixMillis::new(0),
             furthest: UnixMillis::new(0),
-            horizon: None,
         }
     }
 
@@ -582,33 +573,6 @@ impl Ask {
                 ..
             } => Some((worker, counter, bound)),
         }
-    }
-
-    /// The worker ID that the token is of.
-    #[must_use]
-    pub const fn worker(&self) -> Option<WorkerId> {
-        match self {
-            Self::Acquire { .. } => None,
-            Self::Renew { worker, .. } | Self::Release { worker, .. } => Some(*worker),
-        }
-    }
-
-    /// This request, with the horizon that the server reports with a renewal.
-    #[must_use]
-    pub const fn reporting(mut self, report: Option<UnixMillis>) -> Self {
-        if let Self::Renew { horizon, .. } = &mut self {
-            *horizon = report;
-        }
-        self
-    }
-
-    /// This request, with what transactions hold when the server returns its worker ID.
-    #[must_use]
-    pub const fn holding(mut self, least: Option<UnixMillis>) -> Self {
-        if let Self::Release { held, .. } = &mut self {
-            *held = least;
-        }
-        self
     }
 }
 
@@ -686,8 +650,6 @@ pub enum FloorCause {
     Loss,
     /// The pool is new, and its worker IDs may have been used before.
     NewPool,
-    /// The horizon of the cluster.
-    Horizon,
 }
 
 /// Why a request is refused.
@@ -734,8 +696,6 @@ pub enum RegistryError {
     Foreign,
     /// The worker ID is not one of the pool.
     NotInPool { worker: WorkerId },
-    /// So many servers of the role of this one count for the horizon.
-    ManyServers { count: u32 },
     /// Another registry has taken over from this one, so this one serves nobody until an
     /// administrator declares that it counts.
     Stopped(Stopped),
@@ -761,8 +721,6 @@ pub enum Fence {
     Doubtful,
     /// Another role has taken it.
     OtherRole,
-    /// The same server has been started again: a later incarnation of its identity has asked.
-    Succeeded,
 }
 
 /// Why a registry may have lost grants.

@@ -60,8 +60,7 @@ const UNMET_PAUSE: Millis = Millis::new(200);
 /// The longest time between two requests that were not answered as the node hopes.
 const LONGEST_PAUSE: Millis = Millis::new(1000);
 
-/// The longest time between two requests while more than half of the bound is left, or if a later
-/// incarnation of the server has a worker ID.
+/// The longest time between two requests while more than half of the bound is left.
 const AMPLE_PAUSE: Millis = Millis::new(10_000);
 
 /// How far a floor may be ahead of the node's clock. A holder's clock may have been wrong
@@ -425,7 +424,6 @@ impl Node {
                 counter,
                 bound: self.right.map_or(now.furthest, |right| right.not_after),
                 furthest: now.furthest,
-                horizon: None,
             },
             lost => Ask::Acquire {
                 fixed: self.fixed,
@@ -481,12 +479,6 @@ impl Node {
             Answer::Refused(RegistryError::Fenced {
                 why: Fence::Copied, ..
             }) => self.copied(),
-            Answer::Refused(
-                refused @ RegistryError::Fenced {
-                    why: Fence::Succeeded,
-                    ..
-                },
-            ) => self.succeeded(refused, now),
             Answer::Refused(refused) => self.refused(refused, now),
         }
     }
@@ -518,7 +510,6 @@ impl Node {
             counter: right.counter,
             bound: right.not_after,
             end,
-            held: None,
         };
         Some(self.request(ask, now))
     }
@@ -528,23 +519,6 @@ impl Node {
         self.closed = true;
         self.holds = false;
         Change::Copied
-    }
-
-    /// The server was started again, and a later incarnation has a worker ID. This one has no right
-    /// from here on, not even below its bound: it shares what the bound does not guard.
-    fn succeeded(&mut self, refused: &RegistryError, now: &NodeInput) -> Change {
-        self.holds = false;
-        self.sleep(self.ample_pause(), now);
-        let why = LeaseError::Refused(refused.clone());
-        match self.right.take() {
-            None => self.troubled(why, now),
-            Some(_) => {
-                let since = now.clock;
-                let failure = LeaseFailure { since, why };
-                self.failure = Some(failure.clone());
-                Change::Lost(failure)
-            }
-        }
     }
 
     const fn floor_limit(&self) -> Millis {

@@ -3,8 +3,8 @@
 //! [`handle`] decides everything. A host gives it the stored [`State`], the pool's
 //! [`Rows`] and what it finds around it. The host stores what has changed **before** the
 //! reply leaves, all in one transaction that excludes every other one of the same registry. A
-//! renewal changes its row and its server, and not the state, as a rule ([`Changes::state`]):
-//! then its transaction need only exclude those that change the state or that row.
+//! renewal changes its row, and not the state, as a rule ([`Changes::state`]): then its
+//! transaction need only exclude those that change the state or that row.
 //!
 //! # The rules
 //!
@@ -58,20 +58,12 @@
 //!     or none. What it had before goes to the tail when it is released.
 //! 12. **Contenders.** A row tells its holder who else claims the worker ID, until the
 //!     next grant: see [`contender`](super::contender). That decides nothing.
-//! 13. **The horizon of the cluster.** No grant's floor lies before it: see
-//!     [`horizon`](super::cluster_horizon). Each server that counts is kept until it leaves, and a role
-//!     can make up servers: so only [`horizon::OF_ROLE_MAX`] of one role count, and one more
-//!     gets no worker ID.
-//! 14. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
+//! 13. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
 //!     the identity that took a lease renews or returns it.
-//! 15. **What a node remembers** counts from any node, but only with the right [`seal`].
+//! 14. **What a node remembers** counts from any node, but only with the right [`seal`].
 //!     A node with another one is refused once. It is told what to remember from then on, and
 //!     gives up what it had. See `State::listen`.
-//! 16. **A later incarnation** of a server ends the tokens of the earlier ones, though it has
-//!     another worker ID. Two servers on one data directory share what the bound does not guard.
-//!     The earlier one gets a worker ID again only when the later one is gone, and that is a new
-//!     grant: its floor is above the horizon, and ends the tokens of the later one in turn.
-//! 17. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
+//! 15. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
 //!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
 //! # The token that nobody knows
@@ -98,7 +90,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::cluster_horizon::{self, Changes, Draft, Servers};
 use super::contender::Contender;
 use super::node::FLOOR_LIMIT;
 use super::seal::{Seal, Token};
@@ -149,9 +140,37 @@ impl Free {
     }
 }
 
-/// The rows of one pool, and the servers of all, as they are stored. A row that was never granted
-/// does not exist.
-pub trait Rows: Servers {
+/// What a request changes beside the state.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// A row, which may be new.
+    pub row: Option<Row>,
+    /// The row was that of a server with this system identifier, and is no longer: keep that the
+    /// system has reached this instant, see [`Rows::reached_by`].
+    pub reached: Option<(u64, UnixMillis)>,
+    /// The state has changed, and is to be stored.
+    pub state: bool,
+}
+
+/// What is stored, and what a request changes of it. Nothing is looked up in the changes: a row
+/// is not read again once it has changed.
+struct Draft<'a, T> {
+    stored: &'a mut T,
+    changes: Changes,
+}
+
+impl<T: Rows> Draft<'_, T> {
+    fn get(&mut self, worker: WorkerId) -> Option<Row> {
+        self.stored.get(worker)
+    }
+
+    fn put(&mut self, row: Row) {
+        self.changes.row = Some(row);
+    }
+}
+
+/// The rows of one pool, as they are stored. A row that was never granted does not exist.
+pub trait Rows {
     /// The row of a worker ID.
     fn get(&mut self, worker: WorkerId) -> Option<Row>;
 
@@ -230,7 +249,10 @@ pub fn handle(
     request: &Request,
     input: &RegistryInput,
 ) -> (Reply, Changes) {
-    let rows = &mut Draft::new(rows);
+    let rows = &mut Draft {
+        stored: rows,
+        changes: Changes::default(),
+    };
     let before = state.clone();
     let era = state.era;
     let known = state.memory(None);
@@ -247,7 +269,6 @@ pub fn handle(
         input,
     };
     let listened = state.listen(&desk);
-    cluster_horizon::after_loss(state, rows);
     let answer = match listened {
         Err(refused) => Answer::Refused(refused),
         Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
@@ -291,19 +312,6 @@ pub fn revoke(
     row.revoked = row.revoked.or(Some(input.now));
     state.serial += 1;
     Some(row)
-}
-
-impl<T: Rows> Draft<'_, T> {
-    fn get(&mut self, worker: WorkerId) -> Option<Row> {
-        let changed = self.changes.row.as_ref();
-        let changed = changed.filter(|row| row.worker == worker).cloned();
-        changed.or_else(|| self.stored.get(worker))
-    }
-
-    /// Nothing is searched afterwards.
-    fn put(&mut self, row: Row) {
-        self.changes.row = Some(row);
-    }
 }
 
 impl State {
@@ -597,15 +605,13 @@ impl Desk<'_> {
                 last,
                 latest,
             } => self.acquire(state, rows, (fixed, last), latest),
-            Ask::Renew {
-                furthest, horizon, ..
-            } => match self.own(state, rows) {
+            Ask::Renew { furthest, .. } => match self.own(state, rows) {
                 Err(answer) => answer,
-                Ok(row) => self.renew(state, rows, row, (furthest, horizon)),
+                Ok(row) => self.renew(state, rows, row, furthest),
             },
-            Ask::Release { end, held, .. } => match self.own(state, rows) {
+            Ask::Release { end, .. } => match self.own(state, rows) {
                 Err(answer) => answer,
-                Ok(row) => self.release(state, rows, row, (end, held)),
+                Ok(row) => self.release(state, rows, row, end),
             },
         }
     }
@@ -716,20 +722,16 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    row => match cluster_horizon::ended(rows, self.request) {
-                        Some(why) => why,
-                        None if again && row.renewed => return Err(self.renewed(row)),
-                        None => return self.confirmed(state, rows, row.clone(), bound),
-                    },
+                    row if again && row.renewed => return Err(self.renewed(row)),
+                    row => return self.confirmed(state, rows, row.clone(), bound),
                 }
             }
             _ if counter > stored || (counter == stored && nonce != holder) => {
-                if let Some(memory) = self.proof(state) {
-                    if memory.era == state.era {
-                        state.lose(Cause::Token, self.input, None);
-                        cluster_horizon::after_loss(state, rows);
-                    }
-                    cluster_horizon::appeared(rows, self.request, self.input.now);
+                if self
+                    .proof(state)
+                    .is_some_and(|memory| memory.era == state.era)
+                {
+                    state.lose(Cause::Token, self.input, None);
                 }
                 Fence::Lost
             }
@@ -752,7 +754,6 @@ impl Desk<'_> {
         {
             if memory.era == state.era {
                 state.lose(Cause::Serial, self.input, None);
-                cluster_horizon::after_loss(state, rows);
                 if self.can_come_again() {
                     return Err(Answer::Again);
                 }
@@ -773,12 +774,6 @@ impl Desk<'_> {
         rows.put(Row { revoked, ..row });
     }
 
-    /// Whether a later incarnation of the server that asks has got a worker ID, and may run.
-    fn is_succeeded(&self, rows: &mut Draft<impl Rows>) -> bool {
-        let asker = &self.request.asker;
-        cluster_horizon::successor(rows, asker, self.input.now)
-    }
-
     fn fenced(&self, row: Option<Row>, why: Fence) -> Answer {
         let now = self.input.now;
         let other = row.filter(|row| {
@@ -796,7 +791,7 @@ impl Desk<'_> {
         state: &mut State,
         rows: &mut Draft<impl Rows>,
         mut row: Row,
-        (furthest, report): (UnixMillis, Option<UnixMillis>),
+        furthest: UnixMillis,
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.input.now, self.request.clock);
         let line = line(pool, &row, now);
@@ -816,7 +811,6 @@ impl Desk<'_> {
             state.top = now;
         }
         let answer = self.renewed(&row);
-        cluster_horizon::reported(state, rows, &row, pool, (report, now));
         rows.put(row);
         answer
     }
@@ -850,7 +844,7 @@ impl Desk<'_> {
         state: &mut State,
         rows: &mut Draft<impl Rows>,
         mut row: Row,
-        (end, held): (UnixMillis, Option<UnixMillis>),
+        end: UnixMillis,
     ) -> Answer {
         row.bound = end
             .min(self.farthest(state, rows, &row, end))
@@ -859,7 +853,6 @@ impl Desk<'_> {
         row.released = true;
         self.heard(state, &mut row);
         state.serial += 1;
-        cluster_horizon::left(state, rows, &row, held, self.input);
         rows.put(row);
         Answer::Released
     }
@@ -910,9 +903,6 @@ impl Desk<'_> {
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
             return Answer::Refused(RegistryError::NotInPool { worker });
         }
-        if self.is_succeeded(rows) {
-            return self.fenced(None, Fence::Succeeded);
-        }
         let mut own = match fixed {
             Some(worker) => rows.get(worker).into_iter().collect(),
             None => rows.stored.held_by(&identity),
@@ -939,16 +929,12 @@ impl Desk<'_> {
             }
             let fits = latest.is_none_or(|latest| row.floor <= latest);
             let stands = !row.released && row.revoked.is_none() && fits;
-            let stands = stands && !cluster_horizon::is_dropped(rows, self.request);
             if stands && state.is_known(self, row) {
                 return self.granted(rows, row, FloorCause::Used);
             }
         }
         if let Some(refused) = self.too_far(state, rows, UnixMillis::new(i64::MIN)) {
             return refused;
-        }
-        if let Some(count) = cluster_horizon::crowd(rows, &identity) {
-            return Answer::Refused(RegistryError::ManyServers { count });
         }
         let chosen = match fixed {
             Some(worker) => self.choose_fixed(state, rows, worker, own.pop()),
@@ -1179,12 +1165,9 @@ impl Desk<'_> {
         claimed: bool,
     ) -> Answer {
         let (pool, now, request) = (self.pool, self.input.now, self.request);
-        let horizon = cluster_horizon::floor(state, rows, request, self.input);
-        let used = state.floor(self, stored);
-        let floor = used.max(horizon.unwrap_or(used));
+        let floor = state.floor(self, stored);
         let because = match stored.counter {
-            _ if floor > used => FloorCause::Horizon,
-            _ if used > stored.bound => FloorCause::Loss,
+            _ if floor > stored.bound => FloorCause::Loss,
             0 => FloorCause::NewPool,
             _ if stored.system == Some(request.asker.identity.system) => FloorCause::Own,
             _ => FloorCause::Used,
@@ -1219,7 +1202,6 @@ impl Desk<'_> {
             .map(|system| (system, stored.bound));
         state.serial += 1;
         let answer = self.granted(rows, &row, because);
-        cluster_horizon::joined(rows, &row, pool, self.input);
         rows.put(row);
         answer
     }

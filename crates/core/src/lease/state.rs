@@ -1,5 +1,5 @@
 //! What a registry stores beside its pools and rows, and what its host finds around it: the
-//! ground of [`super::registry`] and [`super::cluster_horizon`], which have the rules.
+//! ground of [`super::registry`], which has the rules.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,6 @@ pub struct State {
     pub longest: Lengths,
     pub loss: Option<Loss>,
     pub stopped: Option<Stopped>,
-    pub horizon: KeptHorizon,
 }
 
 /// A time in which the registry heard nobody: that somebody was silent means nothing.
@@ -107,16 +106,6 @@ pub struct RegistryInput {
     pub random: u128,
 }
 
-/// What a registry keeps beside its servers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct KeptHorizon {
-    /// The greatest horizon that may have been returned before the servers changed last.
-    pub greatest: Option<UnixMillis>,
-    /// A loss was noticed by who does not see the servers. Who sees them next keeps the
-    /// least report, before they change.
-    pub due: bool,
-}
-
 impl State {
     /// The state of a new registry, with a key that is new, too.
     #[must_use]
@@ -139,7 +128,6 @@ impl State {
             longest: Lengths::default(),
             loss: None,
             stopped: None,
-            horizon: KeptHorizon::default(),
         }
     }
 
@@ -278,7 +266,6 @@ impl State {
             lost,
             agreed: None,
         });
-        self.horizon.due = true;
         self.serial += 1;
     }
 }

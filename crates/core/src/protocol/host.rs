@@ -43,15 +43,6 @@ impl TrustedClock {
         reading
     }
 
-    /// A reading for who reports how far the server is, and issues nothing: a clock that was
-    /// set forward counts if a reservation would believe it.
-    pub fn followed(&self, reading: Reading, max_clock_jump: Millis) -> Reading {
-        if reading.jumped_from(self.trusted_offset) > max_clock_jump {
-            return self.believable(reading);
-        }
-        reading
-    }
-
     /// Believes a reading, and returns how far the wall clock has jumped.
     pub fn accept(&mut self, reading: Reading) -> Millis {
         let jumped = reading.jumped_from(self.trusted_offset);
@@ -108,10 +99,6 @@ pub trait Host: Clocks + Sized {
     /// until the transaction has ended: [`crate::horizon::Held::hold`]. An error if the
     /// transaction can hold no more; then it takes no ID.
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Self::Error>;
-
-    /// What the server has reported: [`crate::reported::Reported::announced`]. Called after
-    /// [`Self::hold`].
-    fn reported(&self) -> UnixMillis;
 
     /// The transaction, which holds the horizon, has taken IDs of this tick and later:
     /// [`crate::horizon::Held::narrow_hold`].
@@ -184,10 +171,6 @@ pub enum Need {
     Early(Tick),
     /// From now on, no ID before this instant may be issued.
     AdvanceTo(UnixMillis),
-    /// No ID of a tick that ends at or before this instant may be issued any more, since the
-    /// server has reported it, see [`crate::reported`]. If the clock was set back since, the
-    /// generator leads as if it had issued there.
-    Reported(UnixMillis),
     /// The wall clock was set forward, and the generator's clock is to follow it.
     Clock,
     /// The wall clock was set back: another clock is needed, or another rotation.
@@ -256,27 +239,4 @@ pub enum Note {
     StartsAhead { lead: Millis },
     /// The layout's time ends soon.
     EndsSoon { left: Millis, end: UnixMillis },
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_follows_a_step_that_a_reservation_would_believe() {
-        let at = |boot: i64, wall: i64| Reading {
-            boot: BootNanos::new(boot * 1_000_000),
-            wall: UnixNanos::new(wall * 1_000_000),
-        };
-        let trusted = TrustedClock::new(at(0, 1000));
-        let wall = |boot, wall, limit| {
-            let followed = trusted.followed(at(boot, wall), Millis::new(limit));
-            followed.wall.millis().get()
-        };
-        assert_eq!(wall(10, 1010, 500), 1010);
-        assert_eq!(wall(10, 1510, 500), 1510);
-        // Not beyond: the boot clock counts.
-        assert_eq!(wall(10, 1511, 500), 1010);
-        assert_eq!(wall(10, 700, 500), 700);
-    }
 }

@@ -1,19 +1,17 @@
 //! How IDs are issued: the order of a call. `reserve.rs` has what a reservation does.
 //!
 //! A session that is about to take its first IDs of a generator in a transaction keeps to
-//! this order, so that no horizon passes an ID that may still appear ([`crate::horizon`],
-//! [`crate::reported`] have the proofs):
+//! this order, so that no horizon passes an ID that may still appear ([`crate::horizon`] has the
+//! proof):
 //!
 //! 1. enter: the host loads what the session may do, and the slot;
 //! 2. start the generator, if nobody has since the server's start: no hold lies before the
 //!    mark;
 //! 3. hold the horizon where the cursor is;
-//! 4. load what the server has reported, after the hold;
-//! 5. raise the cursor there, if it lies before;
-//! 6. take the IDs, and raise the hold to the first one.
+//! 4. take the IDs, and raise the hold to the first one.
 //!
-//! Steps 2 and 5 reserve, and so may wait for others: after each of them, the call begins
-//! anew. It also does after it has entered for another generation.
+//! Step 2 reserves, and so may wait for others: after it, the call begins anew. It also does
+//! after it has entered for another generation.
 //!
 //! # Who the server is
 //!
@@ -31,7 +29,7 @@ use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
 use crate::layout::OrderError;
 use crate::plan::ReserveError;
 use crate::protocol::host::{Host, IssueError, Need};
-use crate::protocol::reserve::{end_refusal, is_past, lag};
+use crate::protocol::reserve::{end_refusal, lag};
 use crate::protocol::wait::{Waits, await_bound};
 use crate::slot::Slot;
 use crate::tenure::Generation;
@@ -92,13 +90,12 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
 struct Stand {
     /// The call has tried to start the generator.
     has_started: bool,
-    /// For which generation the call has held the horizon, and found the cursor at or past what
-    /// was reported.
+    /// For which generation the call has held the horizon.
     holds_since: Option<Generation>,
 }
 
 impl Stand {
-    /// Steps 2 to 5: whether the session may take IDs now. If not, it has made way for that,
+    /// Steps 2 and 3: whether the session may take IDs now. If not, it has made way for that,
     /// and enters anew. A generator that may go back has no horizon.
     fn is_taken<H: Host>(
         &mut self,
@@ -117,11 +114,6 @@ impl Stand {
         }
         let (layout, cursor) = (generator.layout, slot.live().cursor().position());
         host.hold(slot, layout.instant_of(layout.tick_of(cursor)))?;
-        let reported = host.reported();
-        if reported != BEGINNING && !is_past(slot, generator, reported) {
-            demand(host, Need::Reported(reported))?;
-            return Ok(false);
-        }
         self.holds_since = Some(mine);
         Ok(true)
     }

@@ -71,16 +71,9 @@ fn is_done<H: Host>(host: &H, slot: &Slot, generator: &Generator, need: Need) ->
                 && layout.offset(reserved) > layout.offset_of(tick)
         }
         Need::Early(_) => !live.bounds().early_is_claimed(),
-        Need::Reported(at) => is_past(slot, generator, at),
         Need::Clock => lag(host, live, generator).millis() <= Millis::ZERO,
         Need::AdvanceTo(_) | Need::Switch | Need::Widen => false,
     }
-}
-
-/// Whether no ID to come is of a tick that ends at or before an instant.
-pub(super) fn is_past(slot: &Slot, generator: &Generator, at: UnixMillis) -> bool {
-    let (layout, cursor) = (generator.layout, slot.live().cursor().position());
-    layout.tick_of(cursor) >= layout.tick_within(at)
 }
 
 /// How far a generator's clock is behind the wall clock, which was set forward then since a
@@ -254,12 +247,7 @@ impl<H: Host> Reserver<'_, H> {
         let (through, floor) = match need {
             Need::Tick(tick) | Need::Early(tick) => (tick, None),
             Need::AdvanceTo(at) => (Tick::new(0), Some(at)),
-            Need::Reported(_) | Need::Clock | Need::Switch | Need::Widen => (Tick::new(0), None),
-        };
-        let reported = match need {
-            // Ticks that begin before it and end after it may continue.
-            Need::Reported(at) => Some(layout.instant_of(layout.tick_within(at))),
-            _ => None,
+            Need::Clock | Need::Switch | Need::Widen => (Tick::new(0), None),
         };
         Ok(PlanInput {
             reading,
@@ -276,7 +264,6 @@ impl<H: Host> Reserver<'_, H> {
             mark_is_older: found.history.switches > 0,
             failover: self.failover(found, at_start),
             advance_to: floor,
-            reported,
             clock_history,
             least: slot.least().filter(|_| self.generator.rotates_worker()),
             rollback: found.rollback,

@@ -73,17 +73,8 @@ impl Host for Busy<'_> {
         Ok(())
     }
 
-    fn reported(&self) -> UnixMillis {
-        self.held.reported(&self.server.reported)
-    }
-
     fn narrow_hold(&self, at: UnixMillis) {
-        self.held.narrow_hold(
-            &self.server.generator,
-            &self.server.slot,
-            self.server.reported.get(),
-            at,
-        );
+        self.held.narrow_hold(&self.server.slot, at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {

@@ -1,5 +1,5 @@
-//! Sessions that hold the horizon, and those that read it or report how far the server is,
-//! explored by loom on the production protocol, see [`super::sessions`].
+//! Sessions that hold the horizon, and those that read it, explored by loom on the production
+//! protocol, see [`super::sessions`].
 
 use super::super::id::UnixMillis;
 use super::scaffold::{self, spawn};
@@ -207,77 +207,56 @@ fn a_lock_that_looks_like_one_that_is_gone() {
     }
 }
 
-/// By a clock that was set back, the session takes an ID, inserts it, and ends.
-#[test]
-fn what_is_reported_has_ended_or_lies_before_all_ids_to_come() {
-    explore(3, |met| {
-        let s = server();
-        let writer = spawn(&s, |s| write(s, 0, 3));
-        let (report, ended) = s.report(5);
-        met.check(writer.join().unwrap(), report, ended[0]);
-    });
-}
-
 #[test]
 fn a_lock_is_found_though_none_was_there_before() {
     explore(3, |met| {
         let s = server();
         // The note of the start is withdrawn.
-        let _ = s.report(1);
+        let _ = s.read(1);
         let writer = spawn(&s, write_by_lock);
-        let (report, ended) = s.report(5);
-        met.check(writer.join().unwrap(), report, ended[0]);
+        let (horizon, seen) = s.read(5);
+        met.check(writer.join().unwrap(), horizon, seen[0]);
     });
 }
 
-#[test]
-fn an_id_from_elsewhere_is_reported_or_refused() {
-    let refuses = explore(3, |met| {
-        let s = server();
-        let writer = spawn(&s, |s| insert(s, false));
-        let (report, ended) = s.report(5);
-        met.check_inserted(writer.join().unwrap(), instant(4), report, ended[0]);
-    });
-    assert!(refuses);
-}
-
-/// A transaction with an ID below a watermark has its record before it in WAL. Two watermarks:
-/// the first one may find that there is no hold, or no lock.
-fn explore_watermarks(interruptions: usize, transaction: fn(&Server) -> UnixMillis) {
+/// A reader on a standby, or of the change stream, reads the end of WAL after the horizon: each
+/// transaction with an ID below that has its record before this. Two readings: the first one may
+/// find that there is no hold, or no lock.
+fn explore_wal(interruptions: usize, transaction: fn(&Server) -> UnixMillis) {
     explore(interruptions, move |met| {
         let s = server();
         let writer = spawn(&s, transaction);
-        let watermarks = [4, 5].map(|now| s.write_watermark(now));
+        let readings = [4, 5].map(|now| s.read_with_wal(now));
         let id = writer.join().unwrap();
-        for (horizon, at) in watermarks {
+        for (horizon, at) in readings {
             met.check(id, horizon, s.end_of(0) < at);
         }
     });
 }
 
 #[test]
-fn a_watermark_comes_after_the_ends_of_transactions_below_it() {
-    explore_watermarks(2, |s| write(s, 0, 3));
+fn the_records_of_transactions_below_the_horizon_come_first() {
+    explore_wal(2, |s| write(s, 0, 3));
 }
 
 #[test]
-fn a_watermark_comes_after_the_end_of_a_prepared_transaction() {
-    explore_watermarks(2, prepare_and_commit);
+fn so_does_that_of_a_prepared_transaction() {
+    explore_wal(2, prepare_and_commit);
 }
 
 #[test]
-fn a_watermark_comes_after_the_end_of_a_transaction_that_holds_by_a_lock() {
-    explore_watermarks(2, write_by_lock);
+fn so_does_that_of_a_transaction_that_holds_by_a_lock() {
+    explore_wal(2, write_by_lock);
 }
 
 /// One may have what the other one has found.
 #[test]
-fn two_write_watermarks() {
+fn two_read_the_end_of_wal() {
     explore(1, |met| {
         let s = server();
         let writer = spawn(&s, |s| write(s, 0, 3));
-        let other = spawn(&s, |s| s.write_watermark(5));
-        let mine = s.write_watermark(4);
+        let other = spawn(&s, |s| s.read_with_wal(5));
+        let mine = s.read_with_wal(4);
         let id = writer.join().unwrap();
         for (horizon, at) in [mine, other.join().unwrap()] {
             met.check(id, horizon, s.end_of(0) < at);

@@ -27,7 +27,6 @@ use super::super::lease::{
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
-use super::lease_horizon::Orders;
 use super::lease_table;
 pub use super::lease_table::Table;
 
@@ -127,8 +126,6 @@ pub struct Server {
     line: i64,
     /// A session that has read the right and has not issued yet.
     session: Option<(WorkerId, i64)>,
-    /// It has reported that it issues nothing before this.
-    pub reported: i64,
     pub issued_at: Option<i64>,
     pub tick: i64,
 }
@@ -177,7 +174,6 @@ impl Server {
         let (clock, (worker, bound)) = (self.clock(now), right);
         self.line = self.line.max(clock);
         let tick = self.cursor?.max(clock.div_euclid(self.tick));
-        let tick = tick.max(self.reported.div_euclid(self.tick));
         let begin = tick * self.tick;
         let borrowed = if self.start > clock { 0 } else { BORROW };
         if begin > self.line.max(clock + borrowed) {
@@ -234,8 +230,6 @@ pub struct World {
     step: i64,
     pub log: Vec<String>,
     pub changes: BTreeSet<&'static str>,
-    /// Transactions that are open, and who reads in the order of IDs.
-    pub orders: Orders,
 }
 
 /// What is small and differs between worlds.
@@ -315,7 +309,6 @@ impl World {
             step: plan.step,
             log: Vec::new(),
             changes: BTreeSet::new(),
-            orders: Orders::default(),
         };
         let origin = match Etcd::of_new_world() {
             None => Origin {
@@ -423,7 +416,6 @@ impl World {
             start: 0,
             line: 0,
             session: None,
-            reported: 0,
             issued_at: None,
             tick,
         });
@@ -451,10 +443,7 @@ impl World {
         }
         let node_input = self.node_input(server);
         match self.servers[server].node.next(&node_input) {
-            Next::Send(mut request) => {
-                request.ask = request.ask.reporting(self.report(server));
-                Some(*request)
-            }
+            Next::Send(request) => Some(*request),
             Next::Await | Next::Sleep(_) => None,
         }
     }
@@ -586,7 +575,6 @@ impl World {
         };
         let position = host.issue((worker, bound), now);
         self.note(server, position);
-        self.appear(server, position);
         position.is_some()
     }
 
@@ -609,7 +597,6 @@ impl World {
         if let Some(right) = session {
             let position = host.issue(right, now);
             self.note(server, position);
-            self.appear(server, position);
         }
         session.is_some()
     }
@@ -643,10 +630,9 @@ impl World {
         let host = &mut self.servers[server];
         (host.up, host.frozen) = (starts, false);
         (host.stamp, host.cursor, host.session) = (None, None, None);
-        (host.start, host.line, host.reported) = (0, 0, 0);
+        (host.start, host.line) = (0, 0);
         host.node = node;
         host.contenders = Contenders::default();
-        self.orders.crash(server);
         self.say(|| {
             format!(
                 "server {server} crashes{}",
@@ -678,11 +664,8 @@ impl World {
         let end = host.cursor.map_or(node_input.furthest, |cursor| {
             UnixMillis::new(cursor * host.tick)
         });
-        let mut request = host.node.close(end, &node_input);
+        let request = host.node.close(end, &node_input);
         self.crash(server, false);
-        if let Some(request) = &mut request {
-            request.ask = request.ask.holding(self.orders.held(server));
-        }
         request
     }
 
@@ -857,7 +840,6 @@ impl World {
     /// Panics if a position was issued twice.
     pub fn check(&self) {
         assert!(self.twice.is_none(), "{}", self.log.join("\n"));
-        assert!(self.orders.missed.is_none(), "{}", self.log.join("\n"));
     }
 
     /// Two worlds with the same hash continue alike, if no more than so many changes of a

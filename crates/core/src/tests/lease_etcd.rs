@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::cluster_horizon::{Changes, Server};
+use super::super::lease::registry::Changes;
 use super::super::lease::seal::SealKey;
 use super::super::lease::state::State;
 use super::super::lease::{
@@ -102,15 +102,11 @@ impl Registry {
         let found = |only: Option<WorkerId>, is_all: bool| {
             let rows = table.rows.values();
             let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
-            let servers = table.servers.values();
-            let asker = request.asker.identity;
-            let servers = servers.filter(|it| only.is_none() || it.holder.identity == asker);
             etcd::EtcdRows {
                 rows: rows.cloned().collect(),
                 is_all,
                 elsewhere: Vec::new(),
                 live: etcd.keys.keys().copied().collect(),
-                servers: servers.cloned().map(here).collect(),
                 reached: table.reached.clone(),
             }
         };
@@ -139,14 +135,9 @@ impl Registry {
         }
         if let (Some(renewal), Some(row)) = (&outcome.renewal, &outcome.row) {
             etcd.small += 1;
-            // Row and server are what a reader makes of the renewal.
+            // The row is what a reader makes of the renewal.
             let was = table.rows[&row.worker].clone();
             assert_eq!(renewal.row(was), *row);
-            if let Some((identity, server)) = &outcome.server {
-                let was = table.servers[&identity.text()].clone();
-                let server = server.as_ref().map(|stored| &stored.server);
-                assert_eq!(Some(&renewal.server(was)), server);
-            }
         }
         if let Some(stored) = outcome.state {
             *state = stored;
@@ -156,21 +147,12 @@ impl Registry {
             reached: outcome.reached,
             state: false,
             row: outcome.row,
-            server: outcome
-                .server
-                .map(|(identity, server)| (identity, server.map(|it| it.server))),
         });
         Some(outcome.reply)
     }
 }
 
 const NAMESPACE: &str = "n";
-
-/// A server whose worker ID is of the pool's namespace.
-fn here(server: Server) -> etcd::StoredServer {
-    let namespace = NAMESPACE.to_string();
-    etcd::StoredServer { namespace, server }
-}
 
 macro_rules! searches {
     ($($test:ident $name:literal;)*) => {
@@ -214,13 +196,6 @@ claims! {
     leased a_server_that_leases_is_told_who_claims_its_worker_id;
     contends_not a_server_that_leases_contends_with_nobody;
     reached a_grant_tells_what_the_system_has_reached;
-}
-
-/// What is stored of the server that has a worker ID.
-fn server_of(world: &mut World, worker: u32) -> Server {
-    let servers = &world.newest().disk.1.servers;
-    let server = servers.values().find(|it| it.worker.get() == worker);
-    server.unwrap().clone()
 }
 
 fn world(pool: i64, servers: usize) -> World {
@@ -571,67 +546,4 @@ fn a_log_that_begins_anew_shows_by_the_revision() {
     for index in [4, 12, 500, 1011] {
         assert!(is_loss(found(index, 1011)), "{index}");
     }
-}
-
-/// Another server takes the row of one whose report lies in the renewal: the report is kept.
-#[test]
-fn a_report_outlives_the_renewal_that_has_it() {
-    let mut world = one_of_two();
-    world.seconds(3);
-    let mut server = server_of(&mut world, 0);
-    server.horizon = Some(UnixMillis::new(world.now));
-    let horizon = server.horizon;
-    let (mut state, table) = world.newest().disk.clone();
-    let row = world.row(0).clone();
-    let mut elsewhere = here(server.clone());
-    elsewhere.namespace = "other".to_string();
-    elsewhere.server.holder.identity.inode += 1;
-    let mut later = here(server.clone());
-    later.server.nonce.0 += 1;
-    later.server.holder.identity.inode += 2;
-    let found = etcd::EtcdRows {
-        rows: vec![row.clone()],
-        is_all: false,
-        servers: vec![elsewhere, later, here(server)],
-        ..etcd::EtcdRows::default()
-    };
-    let pool = etcd::StoredPool {
-        namespace: NAMESPACE.to_string(),
-        pool: table.pool,
-    };
-    world.pass(40 * SECOND);
-    // Somebody has asked in vain.
-    state.top = RegistryMillis::new(world.now);
-    let request = world.ask(1).unwrap();
-    let stored = etcd::Stored {
-        state,
-        position: etcd::Position { term: 1, index: 1 },
-    };
-    let outcome = etcd::answer(&stored, &pool, &found, &request, &new_etcd(world.now, 1));
-    let taken = outcome.row.unwrap();
-    assert_ne!(taken.nonce, row.nonce, "{:?}", outcome.reply.answer);
-    let kept = outcome.kept.unwrap().server;
-    assert_eq!((kept.nonce, kept.horizon), (row.nonce, horizon));
-}
-
-/// The server whose renewal a change of the state waits for.
-#[test]
-fn the_horizon_is_held_by_the_least_report() {
-    let mut world = world(3, 3);
-    world.seconds(5);
-    let servers = (0..3).map(|worker| here(server_of(&mut world, worker)));
-    let mut servers: Vec<_> = servers.collect();
-    for (server, report) in servers.iter_mut().zip([3, 1, 2]) {
-        server.server.horizon = Some(UnixMillis::new(report));
-    }
-    let holding = |servers: &[etcd::StoredServer]| {
-        etcd::holding(servers).map(|stored| stored.server.worker.get())
-    };
-    let second = servers[1].server.worker.get();
-    assert_eq!(holding(&servers), Some(second));
-    servers[1].server.dropped = Some(RegistryMillis::new(1));
-    assert_eq!(holding(&servers), Some(servers[2].server.worker.get()));
-    servers[0].server.horizon = None;
-    assert_eq!(holding(&servers), Some(servers[0].server.worker.get()));
-    assert_eq!(holding(&[]), None);
 }

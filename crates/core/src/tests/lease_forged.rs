@@ -4,7 +4,6 @@
 //! registry.
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::cluster_horizon::{OF_ROLE_MAX, Servers};
 use super::super::lease::registry::{VOUCH_TIME, VOUCHED_MAX};
 use super::super::lease::seal::{Seal, SealKey};
 use super::super::lease::state::{DAY, Start};
@@ -84,7 +83,6 @@ fn renewal(request: &Request, reply: &Reply) -> Ask {
             counter: grant.counter,
             bound: grant.bound,
             furthest: UnixMillis::new(0),
-            horizon: None,
         },
         (_, ask) => ask,
     }
@@ -243,7 +241,6 @@ fn a_token_that_was_made_up_shows_no_loss() {
     // As if another start had said it.
     let key = world.registries[0].disk.0.key;
     let start = memory.start + 1;
-    let servers = world.registries[0].disk.1.counting().count();
     for token in [memory.token, None, Some(Seal::NONE)] {
         let memory = Memory {
             start,
@@ -256,7 +253,6 @@ fn a_token_that_was_made_up_shows_no_loss() {
                 counter,
                 bound: UnixMillis::new(0),
                 furthest: UnixMillis::new(0),
-                horizon: None,
             };
             let request = forger.request(ask, world.now, Some(key.seal(memory)));
             let reply = answer(&mut world, &request);
@@ -274,96 +270,10 @@ fn a_token_that_was_made_up_shows_no_loss() {
             assert!(is_served(&world.registries[0]));
         }
     }
-    let counted = world.registries[0].disk.1.counting().count();
-    assert_eq!(counted, servers, "nor does a server count");
 }
 
 fn id(worker: i32) -> WorkerId {
     WorkerId::new(worker).unwrap()
-}
-
-/// A role makes servers up that count for the horizon of the cluster without holding a worker
-/// ID. There is an end to it, for this role, and nobody else notices.
-#[test]
-fn a_role_can_make_up_only_so_many_servers() {
-    let mut world = world(10, 1);
-    world.seconds(3);
-    let mut lost = Vec::new();
-    for role in ["one", "two"] {
-        let request = Forger::new(role).request(Forger::acquire(), world.now, None);
-        let reply = aborted(&mut world, &request);
-        lost.push((request, reply));
-    }
-    let mut forger = Forger::new("one");
-    forger.drawn = 9_000;
-    let request = forger.request(Forger::acquire(), world.now, None);
-    let reply = answer(&mut world, &request);
-    let Answer::Granted(grant) = &reply.answer else {
-        panic!("{:?}", reply.answer)
-    };
-    let release = Ask::Release {
-        worker: grant.worker,
-        counter: grant.counter,
-        bound: grant.bound,
-        end: grant.floor,
-        held: Some(grant.floor),
-    };
-    let first = Request {
-        ask: release,
-        ..renews(&request, &reply, world.now)
-    };
-    assert_eq!(answer(&mut world, &first).answer, Answer::Released);
-    // The same again and again.
-    let table = &mut world.registries[0].disk.1;
-    let mut server = table.server(&first.asker.identity).unwrap();
-    for _ in 1..OF_ROLE_MAX {
-        server.holder.identity.boot += 1_000_000;
-        table.put_server(server.clone());
-    }
-    let refused = Answer::Refused(RegistryError::ManyServers {
-        count: u32::try_from(OF_ROLE_MAX).unwrap(),
-    });
-    let request = forger.request(Forger::acquire(), world.now, None);
-    assert_eq!(answer(&mut world, &request).answer, refused);
-    // One that counts already, and one of another role.
-    let again = Request {
-        ask: Forger::acquire(),
-        number: first.number + 1,
-        ..first.clone()
-    };
-    assert!(matches!(
-        aborted(&mut world, &again).answer,
-        Answer::Granted(_)
-    ));
-    let other = Forger::new("two").request(Forger::acquire(), world.now, None);
-    let other = aborted(&mut world, &other).answer;
-    assert!(matches!(other, Answer::Granted(_)));
-    // An administrator drops one.
-    let table = &mut world.registries[0].disk.1;
-    let mut server = table.server(&first.asker.identity).unwrap();
-    server.dropped = Some(server.since);
-    table.put_server(server);
-    let reply = answer(&mut world, &request);
-    assert!(matches!(reply.answer, Answer::Granted(_)));
-    let request = forger.request(Forger::acquire(), world.now, None);
-    assert_eq!(answer(&mut world, &request).answer, refused);
-    // Nor does a server of the role count whose lease was lost, or was never stored. One of
-    // another role does.
-    world.newest().start += 1;
-    world.newest().clean_since += 1;
-    for (request, reply) in &lost {
-        let before = world.newest().disk.1.counting().count();
-        for number in 1..3 {
-            let next = Request {
-                number: request.number + number,
-                ..renews(request, reply, world.now)
-            };
-            answer(&mut world, &next);
-        }
-        let counted = world.newest().disk.1.counting().count() - before;
-        let is_other = request.asker.identity.role.name() == "two";
-        assert_eq!(counted, usize::from(is_other));
-    }
 }
 
 /// Shows the registry what it has answered.
@@ -500,15 +410,12 @@ fn a_token_that_was_granted_shows_a_loss_once() {
     }
     world.seconds(30);
     assert!(world.newest().disk.0.loss.is_none());
-    let servers = world.newest().disk.1.counting().count();
     world.wake(0);
     let request = world.ask(0).unwrap();
     let reply = answer(&mut world, &request);
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Token);
     // The loss is stored first. Until then, the server remembers what it did.
     assert_eq!(Some(reply.memory), request.memory);
-    let counted = world.newest().disk.1.counting().count();
-    assert_eq!(counted, servers + 1, "its server counts");
     // The same again; and with a token in what it is told then.
     let era = world.newest().disk.0.era;
     let again = Request {
@@ -635,7 +542,6 @@ fn only_the_role_that_took_a_lease_has_it() {
         counter,
         bound: UnixMillis::new(0),
         end: UnixMillis::new(0),
-        held: None,
     };
     for ask in [renewal(&request, &reply), release] {
         // An equal number with another clock would be that of a copy.
@@ -689,24 +595,6 @@ fn only_the_role_that_took_a_lease_has_it() {
     later.nonce = Nonce(6);
     let reply = answer(&mut world, &later);
     assert!(matches!(reply.answer, Answer::Granted(_)));
-}
-
-/// A server of another role that says that it is this one counts beside it, not for it.
-#[test]
-fn another_role_does_not_report_for_a_server() {
-    let mut world = world(2, 1);
-    world.second();
-    let row = world.row(0).clone();
-    let mut forger = Forger::new("one");
-    let mut forged = forger.request(Forger::acquire(), world.now, None);
-    forged.asker.identity = row.holder.identity;
-    forged.asker.identity.role = Role::named("one").unwrap();
-    forged.asker.started = BootNanos::new(i64::MAX);
-    let reply = answer(&mut world, &forged);
-    assert!(matches!(reply.answer, Answer::Granted(_)));
-    let servers = world.newest().disk.1.servers.clone();
-    let nonces: Vec<_> = servers.values().map(|server| server.nonce).collect();
-    assert!(nonces.contains(&row.nonce) && nonces.contains(&forged.nonce));
 }
 
 /// A node that is told to stop keeps what it knows of the registry that counts.

@@ -1,19 +1,17 @@
-//! The rows and servers of a registry, as its disk has them.
+//! The rows of a registry, as its disk has them.
 
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::cluster_horizon::{Changes, Reports, Server, Servers};
-use super::super::lease::registry::{self, Free, Rows, Vouchers, vouchers_of};
+use super::super::lease::registry::{self, Changes, Free, Rows, Vouchers, vouchers_of};
 use super::super::lease::state::{RegistryInput, State};
-use super::super::lease::{Pool, RegistryMillis, Reply, Request, Role, Row, ServerKey};
+use super::super::lease::{Pool, RegistryMillis, Reply, Request, Row, ServerKey};
 
 /// The rows of a pool, as a registry's disk has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Table {
     pub pool: Pool,
     pub rows: BTreeMap<WorkerId, Row>,
-    pub servers: BTreeMap<String, Server>,
     /// What systems have reached whose rows have gone to others.
     pub reached: BTreeMap<u64, UnixMillis>,
 }
@@ -23,13 +21,8 @@ impl Table {
         Self {
             pool,
             rows: BTreeMap::new(),
-            servers: BTreeMap::new(),
             reached: BTreeMap::new(),
         }
-    }
-
-    pub fn put_server(&mut self, server: Server) {
-        self.servers.insert(server.holder.identity.text(), server);
     }
 
     /// Stores what a request has changed.
@@ -41,38 +34,11 @@ impl Table {
             let kept = self.reached.entry(system).or_insert(bound);
             *kept = bound.max(*kept);
         }
-        match changes.server {
-            Some((_, Some(server))) => self.put_server(server),
-            Some((identity, None)) => drop(self.servers.remove(&identity.text())),
-            None => {}
-        }
-    }
-
-    pub fn counting(&self) -> impl Iterator<Item = &Server> {
-        let servers = self.servers.values();
-        servers.filter(|server| server.dropped.is_none())
     }
 
     fn ordinary(&self) -> impl Iterator<Item = &Row> {
         let rows = self.rows.values();
         rows.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker))
-    }
-}
-
-impl Servers for Table {
-    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        self.servers.get(&identity.text()).cloned()
-    }
-
-    fn reports(&mut self, without: Option<&ServerKey>) -> Reports {
-        let servers = self.servers.values();
-        Reports::of(servers.filter(|server| Some(&server.holder.identity) != without))
-    }
-
-    fn count(&mut self, role: &Role) -> usize {
-        let counting = self.counting();
-        let of_role = counting.filter(|server| server.holder.identity.role == *role);
-        of_role.count()
     }
 }
 

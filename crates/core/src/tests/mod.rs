@@ -32,7 +32,6 @@ mod lease_etcd;
 #[cfg(not(loom))]
 mod lease_forged;
 #[cfg(not(loom))]
-mod lease_horizon;
 #[cfg(not(loom))]
 mod lease_long;
 #[cfg(not(loom))]
@@ -66,7 +65,6 @@ mod policy_walks;
 #[cfg(not(loom))]
 mod presets;
 #[cfg(not(loom))]
-mod reported;
 #[cfg(loom)]
 mod rotation_interleavings;
 #[cfg(not(loom))]

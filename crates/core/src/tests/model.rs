@@ -149,8 +149,6 @@ pub struct Server {
     /// For a generator that rotates its worker ID: its queue of worker IDs.
     pub queue: Cell<Option<Queue>>,
     pub slept: Cell<Slept>,
-    /// What the server has reported.
-    pub reported: Cell<UnixMillis>,
     pub held: OneCall,
     pub marks: Cell<u32>,
     pub notes: RefCell<Vec<Note>>,
@@ -171,7 +169,6 @@ impl Clone for Server {
             left: self.left.clone(),
             queue: self.queue.clone(),
             slept: self.slept.clone(),
-            reported: self.reported.clone(),
             held: OneCall::default(),
             marks: self.marks.clone(),
             notes: RefCell::default(),
@@ -371,7 +368,6 @@ impl Server {
             renews: None,
             queue: Cell::new(None),
             slept: Cell::default(),
-            reported: Cell::new(UnixMillis::new(0)),
             held: OneCall::default(),
             marks: Cell::new(0),
             notes: RefCell::default(),
@@ -388,7 +384,6 @@ impl Server {
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
             (self.left.get(), self.tenure.get(), self.queue.get()),
-            self.reported.get(),
         );
         fields.hash(hash);
         if let Some(under_way) = self.under_way.get() {
@@ -504,7 +499,6 @@ impl Server {
         self.tenure.set(tenure);
         self.promoted = false;
         self.slot = Slot::new(reading, 0);
-        self.reported.set(UnixMillis::new(0));
         self.before_rewrite = None;
         self.under_way.set(None);
         self.left.set(None);

@@ -30,23 +30,8 @@ impl OneCall {
         self.at.set(Some(at));
     }
 
-    /// The call loads what was reported.
-    pub fn reported(&self, reported: &Cell<UnixMillis>) -> UnixMillis {
-        assert!(
-            self.at.get().is_some(),
-            "the report is loaded before the hold"
-        );
-        reported.get()
-    }
-
     /// The call has taken IDs of this tick and later.
-    pub fn narrow_hold(
-        &self,
-        generator: &Generator,
-        slot: &Slot,
-        reported: UnixMillis,
-        at: UnixMillis,
-    ) {
+    pub fn narrow_hold(&self, slot: &Slot, at: UnixMillis) {
         let held = self.at.take();
         assert!(
             held.is_some_and(|held| held <= at),
@@ -55,11 +40,6 @@ impl OneCall {
         // No horizon that was returned goes back. The mark is where a generator starts.
         let announced = slot.horizon().announced();
         assert!(held >= Some(announced), "{held:?} before {announced:?}");
-        let layout = generator.layout;
-        assert!(
-            at >= layout.instant_of(layout.tick_within(reported)),
-            "{at:?} was reported"
-        );
     }
 
     /// The call returns IDs.
@@ -70,7 +50,7 @@ impl OneCall {
 }
 
 /// A part of a [`Host`] of one thread with one generator, as which its fields `generator`, `slot`,
-/// `trusted`, `tenure`, `reported` and `held` serve.
+/// `trusted`, `tenure` and `held` serve.
 ///
 /// [`Host`]: super::super::protocol::host::Host
 macro_rules! whose_calls_are_transactions {
@@ -92,13 +72,8 @@ macro_rules! whose_calls_are_transactions {
             Ok(())
         }
 
-        fn reported(&self) -> UnixMillis {
-            self.held.reported(&self.reported)
-        }
-
         fn narrow_hold(&self, at: UnixMillis) {
-            self.held
-                .narrow_hold(&self.generator, &self.slot, self.reported.get(), at);
+            self.held.narrow_hold(&self.slot, at);
         }
 
         fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {

@@ -81,9 +81,6 @@ enum Event {
     Close,
     /// A session that entered before the last grant or the stop takes an ID.
     Old,
-    /// The server reports how far it is, at most to the bound of its worker ID. No ID of
-    /// later calls lies before, unless the generator may go back: the model looks.
-    Report,
 }
 
 /// What the registry has stored, and how the server has got it.
@@ -402,19 +399,6 @@ impl Calls<'_> {
                     state.seen = i64::MIN;
                 }
             }
-            Event::Report => {
-                let limit = server.settings().max_clock_jump;
-                let trusted = server.trusted.get();
-                let now = trusted.followed(server.read(), limit).wall.millis();
-                let at = server
-                    .tenure()
-                    .not_after
-                    .map_or(now, |bound| bound.min(now));
-                if at <= server.reported.get() {
-                    return Ok(false);
-                }
-                server.reported.set(at);
-            }
             Event::GoOn if server.under_way.get().is_none() => return Ok(false),
             Event::GoOn => server.go_on(),
             Event::Grant(..) | Event::Renew | Event::Close | Event::Old => {
@@ -703,7 +687,6 @@ fn may_refuse(state: &State, refusal: ReserveError) -> Result<(), String> {
         .max(server.slot.highest())
         .max(Some(server.now().millis()))
         .max(server.tenure().not_before)
-        .max(Some(server.reported.get()).filter(|_| server.generator.descends().is_none()))
         .map_or(0, ahead);
     let furthest = if server.timeline > 1 {
         // The gap is added.
@@ -1260,29 +1243,6 @@ fn slots_and_files() {
 }
 
 #[test]
-fn reports() {
-    use Event::{Accept, Advance, Batch, Crash, Evict, HalfBack, One, Pass, Report, Step};
-    Walks {
-        what: "reports",
-        events: &[
-            One,
-            Batch,
-            Pass,
-            Step(-3),
-            Step(2),
-            HalfBack,
-            Report,
-            Crash,
-            Evict,
-            Accept,
-            Advance,
-        ],
-        ..WALKS
-    }
-    .run(some());
-}
-
-#[test]
 fn after_a_rewrite_that_was_rolled_back() {
     use Event::{Batch, Crash, Evict, One, Pass, Restart, Rollback, Step};
     Walks {
@@ -1402,7 +1362,7 @@ const GRANTED: [Event; 3] = [Event::Grant(0, 0), Event::One, Event::Pass];
 
 #[test]
 fn worker_ids_of_a_registry() {
-    use Event::{Batch, Close, Crash, Grant, Old, One, Pass, Renew, Report, Step};
+    use Event::{Batch, Close, Crash, Grant, Old, One, Pass, Renew, Step};
     Walks {
         what: "a registry",
         events: &[
@@ -1414,7 +1374,6 @@ fn worker_ids_of_a_registry() {
             Grant(1, 0),
             Grant(1, 9),
             Renew,
-            Report,
             Close,
             Old,
             Crash,
@@ -1430,7 +1389,7 @@ fn worker_ids_of_a_registry() {
 #[test]
 fn worker_ids_of_a_registry_and_slots() {
     use Event::{Advance, Close, Evict, Grant, HalfBack, Old, One, Pass};
-    use Event::{Promote, Renew, Report, Restart, Rollback, Step};
+    use Event::{Promote, Renew, Restart, Rollback, Step};
     Walks {
         what: "a registry, slots and files",
         events: &[
@@ -1442,7 +1401,6 @@ fn worker_ids_of_a_registry_and_slots() {
             Grant(0, 0),
             Grant(1, 0),
             Renew,
-            Report,
             Close,
             Old,
             Evict,
@@ -1461,7 +1419,7 @@ fn worker_ids_of_a_registry_and_slots() {
 
 #[test]
 fn worker_ids_of_a_registry_and_reservations_taken_apart() {
-    use Event::{Batch, Close, GoOn, Grant, Old, One, Pass, Renew, Report, Step};
+    use Event::{Batch, Close, GoOn, Grant, Old, One, Pass, Renew, Step};
     Walks {
         what: "a registry, taken apart",
         events: &[
@@ -1472,7 +1430,6 @@ fn worker_ids_of_a_registry_and_reservations_taken_apart() {
             Grant(0, 0),
             Grant(1, 0),
             Renew,
-            Report,
             Close,
             Old,
             GoOn,

@@ -75,8 +75,6 @@ pub struct Server {
     pub boot: Cell<i64>,
     /// How often calls have napped.
     pub naps: Cell<u32>,
-    /// What the server has reported.
-    pub reported: Cell<UnixMillis>,
     pub held: OneCall,
     /// How long the last nap was to be.
     pub asked: Cell<Nanos>,
@@ -202,7 +200,6 @@ impl Server {
             last: Cell::new(None),
             boot: Cell::new(0),
             naps: Cell::new(0),
-            reported: Cell::new(UnixMillis::new(0)),
             held: OneCall::default(),
             asked: Cell::new(Nanos::ZERO),
             interrupted: false,
@@ -231,11 +228,6 @@ impl Server {
     /// The value on disk.
     pub fn mark(&self) -> i64 {
         self.mark.get().unwrap()
-    }
-
-    /// How many marks were written.
-    pub fn marks(&self) -> u32 {
-        self.marks.get()
     }
 
     /// Time passes.

@@ -19,8 +19,7 @@ use super::super::clock::Reading;
 use super::super::cursor::Clocks;
 use super::super::generator::Generator;
 use super::super::horizon::{
-    Held, InsertError, PLACES, ProcessHolds, Processes, Session as Holding, Used, database_of,
-    least,
+    Held, InsertError, PLACES, ProcessHolds, Processes, Session as Holding, Used, least,
 };
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
 use super::super::lock_list::{self, LockList, Locks, Noted};
@@ -28,7 +27,6 @@ use super::super::plan::{ReserveError, Settings};
 use super::super::policy::SequenceStart;
 use super::super::protocol;
 use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::reported::Reported;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use super::super::tenure::{Generation, Tenure};
@@ -36,7 +34,6 @@ use super::scaffold;
 
 pub const G: Generator = Generator::DEFAULT;
 pub const KEY: u64 = 7 << 32 | 1;
-pub const DATABASE: u64 = 7 << 32;
 
 /// The beginning of a tick.
 pub fn instant(tick: i64) -> UnixMillis {
@@ -56,7 +53,6 @@ pub struct Server {
     pub slot: Slot,
     holders: [ProcessHolds; 2],
     used: Used,
-    pub reported: Reported,
     /// The value of the sequence; under the reservation lock.
     mark: AtomicI64,
     reserving: Mutex<()>,
@@ -85,7 +81,6 @@ pub fn server() -> Arc<Server> {
         slot,
         holders: Default::default(),
         used: Used::default(),
-        reported: Reported::default(),
         mark: AtomicI64::new(0),
         reserving: Mutex::new(()),
         trusted: Mutex::new(TrustedClock::new(reading(3))),
@@ -114,13 +109,13 @@ impl Server {
     /// Reads the horizon, and which transactions have ended by the snapshot after it.
     pub fn read(&self, now: i64) -> (UnixMillis, [bool; 2]) {
         let reached = protocol::advance_to_now(&session(self, 0, now)).unwrap();
-        let search = || lock_list::least(self, |key| key == KEY);
+        let search = || lock_list::least(self, KEY);
         let horizon = self.slot.horizon().read(reached, self, KEY, search);
         (horizon, self.have_ended())
     }
 
-    /// Writes a watermark. Returns the horizon in it, and where it is in WAL.
-    pub fn write_watermark(&self, now: i64) -> (UnixMillis, i64) {
+    /// Reads the horizon, and then the end of WAL.
+    pub fn read_with_wal(&self, now: i64) -> (UnixMillis, i64) {
         let (horizon, _) = self.read(now);
         (horizon, self.wal.fetch_add(1, Relaxed))
     }
@@ -128,14 +123,6 @@ impl Server {
     /// Where the record of a transaction's end is in WAL.
     pub fn end_of(&self, mine: usize) -> i64 {
         self.ends[mine].load(Always)
-    }
-
-    /// What is reported, and which transactions have ended by then.
-    pub fn report(&self, now: i64) -> (UnixMillis, [bool; 2]) {
-        let counts = |database| database == DATABASE;
-        let search = || lock_list::least(self, |key| counts(database_of(key)));
-        let report = self.reported.report(instant(now), self, counts, search);
-        (report, self.have_ended())
     }
 
     fn have_ended(&self) -> [bool; 2] {
@@ -228,11 +215,10 @@ impl Session<'_> {
 
     /// Inserts an ID of this tick, which may come from elsewhere.
     pub fn insert(&self, at: UnixMillis) -> Result<(), InsertError<Infallible>> {
-        let server = self.server;
-        let announced = (server.slot.horizon(), &server.reported, G.layout);
+        let horizon = self.server.slot.horizon();
         self.held
             .borrow_mut()
-            .insert(&self.places(), KEY, at, &announced)
+            .insert(&self.places(), KEY, at, horizon)
     }
 
     /// Holds as many other generators as there are places.
@@ -355,10 +341,6 @@ impl Host for Session<'_> {
         Ok(())
     }
 
-    fn reported(&self) -> UnixMillis {
-        self.server.reported.announced()
-    }
-
     fn narrow_hold(&self, at: UnixMillis) {
         let holder = &self.server.holders[self.mine];
         self.held.borrow_mut().narrow_hold(holder, KEY, at);
@@ -418,8 +400,7 @@ pub struct Met {
 }
 
 impl Met {
-    /// An ID before the horizon, or before what was reported, is one of a transaction that has
-    /// ended.
+    /// An ID before the horizon is one of a transaction that has ended.
     pub fn check(&self, id: UnixMillis, horizon: UnixMillis, has_ended: bool) {
         if id < horizon {
             assert!(has_ended, "missed {id:?} before {horizon:?}");

@@ -96,10 +96,6 @@ impl Host for &Live {
         Ok(())
     }
 
-    fn reported(&self) -> UnixMillis {
-        UnixMillis::new(0)
-    }
-
     fn narrow_hold(&self, _at: UnixMillis) {}
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -420,10 +416,6 @@ impl Host for Session<'_> {
 
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), IssueError> {
         self.live.hold(slot, at)
-    }
-
-    fn reported(&self) -> UnixMillis {
-        self.live.reported()
     }
 
     fn narrow_hold(&self, at: UnixMillis) {

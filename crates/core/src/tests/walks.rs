@@ -655,7 +655,6 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 mark_is_older: false,
                 failover: None,
                 advance_to: None,
-                reported: None,
                 clock_history: running.map_or(clock_history, |plan| plan.clock_history),
                 rollback: None,
                 through: Tick::new(0),

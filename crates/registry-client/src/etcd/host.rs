@@ -6,9 +6,8 @@
 //! | `/state` | [`etcd::Stored`] | never |
 //! | `/pools/NAME` | [`StoredPool`] | when the pool is dropped |
 //! | `/workers/NAMESPACE/ID` | [`Row`], as all but renewals have left it | never, not even with its pool |
-//! | `/renewals/NAMESPACE/ID` | [`Renewal`]: what the latest renewal has changed of row and server | when the row is written |
+//! | `/renewals/NAMESPACE/ID` | [`Renewal`]: what the latest renewal has changed of the row | when the row is written |
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
-//! | `/servers/IDENTITY` | [`StoredServer`] | when the server no longer counts |
 //! | `/turn` | nothing | when whoever has put it is done, or with its lease of etcd |
 //! | `/reached/SYSTEM` | an instant that servers with this system identifier have reached under a worker ID that others have now | when a later one is written and it has passed |
 //!
@@ -47,14 +46,13 @@ use super::gateway::{Gateway, GatewayError, NOT_FOUND, decoded, encoded, number}
 use super::url::Url;
 use crate::wire::{self, MessageError};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::cluster_horizon::{self, DropServerError, HorizonError, Reports};
 use snowflake_core::lease::etcd::{
-    self, EtcdInput, EtcdKey, EtcdRows, Outcome, Position, Renewal, Stored, StoredPool,
-    StoredServer, Table, key_of, only_row,
+    self, EtcdInput, EtcdKey, EtcdRows, Outcome, Position, Renewal, Stored, StoredPool, Table,
+    key_of, only_row,
 };
 use snowflake_core::lease::registry;
 use snowflake_core::lease::state::{RegistryInput, State};
-use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerKey, seal};
+use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
 /// begin anew, and each time for a part of twice as much, up to 4 s. All but one of many that read at
@@ -471,8 +469,7 @@ impl EtcdRegistry {
             let row = row.ok_or(EtcdError::NeverLeased)?;
             let hold = terms.hold;
             let mut change = read.change(host, Some(id));
-            let kept = etcd::kept(&read.found, &read.pool.namespace, &row);
-            host.change_row(&mut change, &read, &row, kept);
+            host.change_row(&mut change, &read, &row);
             let stored = read.reading.etcd_input.stored(state);
             host.store(&read.reading, change, Some(&stored), until)?;
             Ok(if row.released {
@@ -484,20 +481,14 @@ impl EtcdRegistry {
     }
 
     /// All that is stored, as JSON: `now` of the registry, its `state` without the key,
-    /// `pools`, `workers` with their namespace and whether they are `live`, `servers`, and `grown`.
+    /// `pools`, `workers` with their namespace and whether they are `live`, and `grown`.
     pub fn read_all(&mut self, until: Instant) -> Result<Value, EtcdError> {
         self.try_members(until, |host, until| {
             let state = host.key("/state");
-            let parts = [
-                "/pools/",
-                "/workers/",
-                "/renewals/",
-                "/leases/",
-                "/servers/",
-            ];
+            let parts = ["/pools/", "/workers/", "/renewals/", "/leases/"];
             let parts = parts.map(|part| host.key(part));
-            let [pools, workers, renewals, leases, servers] = &parts;
-            let all = [pools, workers, renewals, leases, servers].map(String::as_str);
+            let [pools, workers, renewals, leases] = &parts;
+            let all = [pools, workers, renewals, leases].map(String::as_str);
             let reading = host.read(&[&state], &all, until)?;
             let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
             let pools = reading.below(pools).map(|(_, entry)| parsed(&entry.value));
@@ -520,115 +511,18 @@ impl EtcdRegistry {
             }
             Ok(json!({
                 "now": reading.etcd_input.now, "state": state, "pools": pools, "workers": rows,
-                "servers": servers_of(&reading, servers, renewals)?.into_iter()
-                    .map(|stored| stored.server).collect::<Vec<_>>(),
                 "grown": host.grown,
             }))
         })
     }
 
-    /// The horizon of the cluster, or why there is none. Changes nothing.
-    pub fn horizon(
-        &mut self,
-        until: Instant,
-    ) -> Result<Result<UnixMillis, HorizonError>, EtcdError> {
-        self.try_members(until, |host, until| {
-            let (reading, stored, servers) = host.read_servers(until)?;
-            let servers: Vec<_> = servers.into_iter().map(|stored| stored.server).collect();
-            let input = reading.etcd_input.registry_input(Some(&stored));
-            let (reports, silent) = (
-                Reports::of(servers.iter()),
-                cluster_horizon::silent(&servers),
-            );
-            Ok(cluster_horizon::read(
-                &stored.state,
-                reports,
-                silent,
-                &input,
-            ))
-        })
-    }
-
-    /// Drops a server that is lost, or says why not.
-    pub fn drop_server(
-        &mut self,
-        name: &str,
-        until: Instant,
-    ) -> Result<Result<(), DropServerError>, EtcdError> {
-        self.try_members(until, |host, until| {
-            let (reading, stored, found) = host.read_servers(until)?;
-            let servers: Vec<_> = found.iter().map(|stored| stored.server.clone()).collect();
-            let input = reading.etcd_input.registry_input(Some(&stored));
-            let mut state = stored.state;
-            let server = match cluster_horizon::drop_server(&mut state, &servers, name, &input) {
-                Ok(server) => server,
-                Err(why) => return Ok(Err(why)),
-            };
-            let identity = server.holder.identity;
-            let its = found
-                .iter()
-                .find(|it| it.server.holder.identity == identity);
-            let namespace = its
-                .map(|stored| stored.namespace.clone())
-                .unwrap_or_default();
-            let mut change = EtcdChange::default();
-            // It has not renewed, and the horizon is what was read.
-            for stored in its.into_iter().chain(etcd::holding(&found)) {
-                let (namespace, worker) = (&stored.namespace, stored.server.worker);
-                change.unless_changed(&reading, &host.id_key("renewals", namespace, worker));
-            }
-            let server = StoredServer { namespace, server };
-            host.change_server(&mut change, identity, Some(&server));
-            let stored = reading.etcd_input.stored(state);
-            host.store(&reading, change, Some(&stored), until)?;
-            Ok(Ok(()))
-        })
-    }
-
-    /// The state and all servers.
-    fn read_servers(
-        &mut self,
-        until: Instant,
-    ) -> Result<(EtcdReading, Stored, Vec<StoredServer>), AttemptError> {
-        let (key, prefix) = (self.key("/state"), self.key("/servers/"));
-        let renewals = self.key("/renewals/");
-        let reading = self.read(&[&key], &[&prefix, &renewals], until)?;
-        let stored: Stored = reading.value(&key)?.ok_or(EtcdError::NoRegistry)?;
-        let servers = servers_of(&reading, &prefix, &renewals)?;
-        Ok((reading, stored, servers))
-    }
-
-    /// The state is written with it, which guards it.
-    fn change_server(
-        &self,
-        change: &mut EtcdChange,
-        identity: ServerKey,
-        server: Option<&StoredServer>,
-    ) {
-        let key = self.server_key(identity);
-        match server {
-            Some(server) => change.put(&key, &wire::encode(server), 0),
-            None => change.delete(&key),
-        }
-    }
-
-    /// Writes a row whole. What its renewal says of the row is in it, and what it says of the
-    /// server is in `kept`.
-    fn change_row(
-        &self,
-        change: &mut EtcdChange,
-        read: &EtcdRead,
-        row: &Row,
-        kept: Option<&StoredServer>,
-    ) {
+    /// Writes a row whole. What its renewal says of it is in it.
+    fn change_row(&self, change: &mut EtcdChange, read: &EtcdRead, row: &Row) {
         let place = |kind| self.id_key(kind, &read.pool.namespace, row.worker);
         change.put(&place("workers"), &wire::encode(row), 0);
         let renewal = place("renewals");
         if read.reading.entry(&renewal).is_some() {
             change.delete(&renewal);
-            if let Some(kept) = kept {
-                self.change_server(change, kept.server.holder.identity, Some(kept));
-            }
         }
     }
 
@@ -709,8 +603,7 @@ impl EtcdRegistry {
         until: Instant,
     ) -> Result<Reply, AttemptError> {
         let mut request = request.clone();
-        let identity = request.asker.identity;
-        let mut own = only_row(&request.ask).map(|worker| (worker, identity));
+        let mut own = only_row(&request.ask);
         let (read, outcome) = loop {
             if own.is_none() {
                 self.take_turn(until)?;
@@ -728,7 +621,8 @@ impl EtcdRegistry {
             return Ok(outcome.reply);
         }
         let written = outcome.row.as_ref().map(|row| row.worker);
-        let mut change = read.change(self, written.or(request.ask.worker()));
+        let asked = request.ask.token().map(|(worker, ..)| worker);
+        let mut change = read.change(self, written.or(asked));
         let has_lease = self.change_lease(&mut change, &read, &outcome, until)?;
         let place = |kind, worker| self.id_key(kind, &read.pool.namespace, worker);
         match (&outcome.renewal, &outcome.row) {
@@ -736,13 +630,8 @@ impl EtcdRegistry {
                 let key = place("renewals", row.worker);
                 change.put(&key, &wire::encode(renewal), 0);
             }
-            (None, Some(row)) => self.change_row(&mut change, &read, row, outcome.kept.as_ref()),
+            (None, Some(row)) => self.change_row(&mut change, &read, row),
             (_, None) => {}
-        }
-        if outcome.renewal.is_none()
-            && let Some((identity, server)) = &outcome.server
-        {
-            self.change_server(&mut change, *identity, server.as_ref());
         }
         if let Some(reached) = outcome.reached {
             self.change_reached(&mut change, &read, reached);
@@ -750,12 +639,6 @@ impl EtcdRegistry {
         let stored = outcome
             .state
             .map(|state| read.reading.etcd_input.stored(state));
-        if stored.is_some()
-            && let Some(holding) = etcd::holding(&read.found.servers)
-        {
-            let (namespace, worker) = (&holding.namespace, holding.server.worker);
-            change.unless_changed(&read.reading, &self.id_key("renewals", namespace, worker));
-        }
         self.store(&read.reading, change, stored.as_ref(), until)?;
         if has_lease {
             self.spare = None;
@@ -828,15 +711,11 @@ impl EtcdRegistry {
         self.key(&format!("/{kind}/{namespace}/{:010}", worker.get()))
     }
 
-    fn server_key(&self, identity: ServerKey) -> String {
-        self.key(&format!("/servers/{}", identity.text()))
-    }
-
-    /// The state, the pool, and either one row and a server, or all rows and servers.
+    /// The state, the pool, and either one row or all rows.
     fn read_pool(
         &mut self,
         name: &str,
-        own: Option<(WorkerId, ServerKey)>,
+        own: Option<WorkerId>,
         until: Instant,
     ) -> Result<EtcdRead, AttemptError> {
         let (state, pool_key) = (self.key("/state"), self.key(&format!("/pools/{name}")));
@@ -851,18 +730,16 @@ impl EtcdRegistry {
         };
         let place = |kind: &str| self.key(&format!("/{kind}/{namespace}/"));
         let (rows, leases) = (place("workers"), place("leases"));
-        let all = ["/workers/", "/renewals/", "/servers/", "/reached/"].map(|part| self.key(part));
-        let [all_rows, renewals, servers, reached] = all.each_ref().map(String::as_str);
+        let all = ["/workers/", "/renewals/", "/reached/"].map(|part| self.key(part));
+        let [all_rows, renewals, reached] = all.each_ref().map(String::as_str);
         let reading = match own {
-            Some((worker, identity)) => {
+            Some(worker) => {
                 let kinds = ["workers", "renewals", "leases"];
-                let keys = kinds.map(|kind| self.id_key(kind, &namespace, worker));
-                let (server, [row, renewal, lease]) = (self.server_key(identity), &keys);
-                let keys: [&str; 6] = [&state, &pool_key, row, renewal, lease, &server];
-                self.read(&keys, &[], until)?
+                let [row, renewal, lease] = kinds.map(|kind| self.id_key(kind, &namespace, worker));
+                self.read(&[&state, &pool_key, &row, &renewal, &lease], &[], until)?
             }
             None => {
-                let parts = [all_rows, renewals, leases.as_str(), servers, reached];
+                let parts = [all_rows, renewals, leases.as_str(), reached];
                 self.read(&[&state, &pool_key], &parts, until)?
             }
         };
@@ -876,7 +753,6 @@ impl EtcdRegistry {
         };
         let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
         let mut found = EtcdRows {
-            servers: servers_of(&reading, servers, renewals)?,
             is_all: own.is_none(),
             ..EtcdRows::default()
         };
@@ -1108,25 +984,6 @@ fn renewed(reading: &EtcdReading, row: Row, key: &str) -> Result<Row, EtcdError>
         Some(renewal) => renewal.row(row),
         None => row,
     })
-}
-
-/// The servers that were read, with their renewals.
-fn servers_of(
-    reading: &EtcdReading,
-    servers: &str,
-    renewals: &str,
-) -> Result<Vec<StoredServer>, EtcdError> {
-    let entries = reading.below(servers).map(|(_, entry)| {
-        let StoredServer { namespace, server } = parsed(&entry.value)?;
-        let key = format!("{renewals}{namespace}/{:010}", server.worker.get());
-        let renewal: Option<Renewal> = reading.value(&key)?;
-        let server = match renewal {
-            Some(renewal) => renewal.server(server),
-            None => server,
-        };
-        Ok(StoredServer { namespace, server })
-    });
-    entries.collect()
 }
 
 /// Why a member with this status takes no writes, or soon will not: a sentence, or nothing. Etcd

@@ -8,7 +8,6 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -209,18 +208,6 @@ impl Server {
         true
     }
 
-    fn release(&mut self) {
-        let grant = self.grant.clone().unwrap();
-        let answer = self.ask(Ask::Release {
-            worker: grant.worker,
-            counter: grant.counter,
-            bound: grant.bound,
-            end: grant.floor,
-            held: None,
-        });
-        assert_eq!(answer.unwrap(), Answer::Released);
-    }
-
     fn renewal(&self) -> Option<Ask> {
         let grant = self.grant.as_ref()?;
         Some(Ask::Renew {
@@ -228,7 +215,6 @@ impl Server {
             counter: grant.counter,
             bound: grant.bound,
             furthest: now(),
-            horizon: Some(now()),
         })
     }
 }
@@ -284,10 +270,7 @@ fn a_renewal_writes_one_small_key() {
         .keys()
         .filter_map(|key| key.split('/').nth(2))
         .collect();
-    assert_eq!(
-        kinds,
-        ["leases", "pools", "renewals", "servers", "state", "workers"]
-    );
+    assert_eq!(kinds, ["leases", "pools", "renewals", "state", "workers"]);
     assert!(server.renew());
     let after = keys(&etcd);
     let changed: Vec<_> = after
@@ -305,14 +288,12 @@ fn a_renewal_writes_one_small_key() {
     let row = &all["workers"][0]["row"];
     assert_eq!((&row["number"], &row["renewed"]), (&json!(3), &json!(true)));
     assert_eq!(row["bound"], json!(server.grant.as_ref().unwrap().bound));
-    assert!(all["servers"][0]["horizon"].as_i64() >= Some(now().get() - 10_000));
     // What comes next removes the renewal.
     let _ = server.host.revoke("default", 0, soon()).unwrap();
     assert!(!server.renew());
     assert!(!keys(&etcd).contains_key(*key));
     let all = server.host.read_all(soon()).unwrap();
     assert_eq!(all["workers"][0]["row"]["bound"], row["bound"]);
-    assert!(all["servers"][0]["horizon"].is_number());
 }
 
 /// What is no renewal waits for its turn, and leaves none behind; a turn ends with its lease.
@@ -500,61 +481,6 @@ fn a_renewal_begins_the_lease_of_etcd_anew() {
     assert!(other.is_some_and(|other| other != lease));
 }
 
-/// A grant's floor lies above all horizons that were read before it, though the servers report
-/// and the grant waits for none of them.
-#[test]
-fn no_grant_lies_below_a_horizon_that_was_read() {
-    let Some(etcd) = Etcd::start("horizon") else {
-        return;
-    };
-    let mut admin = Server::new(&etcd, 0);
-    let pool = StoredPool {
-        namespace: "default".to_string(),
-        pool: Pool::default_at(RegistryMillis::new(0)),
-    };
-    admin.host.create_pool(&pool, Some(true), soon()).unwrap();
-    let mut servers: Vec<Server> = (1..=3).map(|number| granted(&etcd, number)).collect();
-    for server in &mut servers {
-        assert!(server.renew());
-    }
-    let (greatest, stop) = (AtomicI64::new(0), AtomicBool::new(false));
-    let is_over = || stop.load(Ordering::SeqCst);
-    thread::scope(|scope| {
-        for server in &mut servers {
-            scope.spawn(|| {
-                while !is_over() {
-                    assert!(server.renew());
-                    thread::sleep(Duration::from_millis(3));
-                }
-            });
-        }
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let mut reader = EtcdRegistry::new(etcd.url());
-                while !is_over() {
-                    let horizon = reader.horizon(soon()).unwrap().unwrap();
-                    greatest.fetch_max(horizon.get(), Ordering::SeqCst);
-                }
-            });
-        }
-        let joins = (4..24).map(|number| {
-            let mut server = granted(&etcd, number);
-            let read = greatest.load(Ordering::SeqCst);
-            // The horizon stays where it is until the new server has left.
-            server.release();
-            while greatest.load(Ordering::SeqCst) <= read && !is_over() {
-                thread::sleep(Duration::from_millis(5));
-            }
-            (read, server.grant.map_or(0, |grant| grant.floor.get()))
-        });
-        let joins: Vec<(i64, i64)> = joins.collect();
-        stop.store(true, Ordering::SeqCst);
-        for (read, floor) in joins {
-            assert!(read > 0 && floor >= read, "{floor} {read}");
-        }
-    });
-}
-
 /// What a system has reached is kept when another one takes its worker ID, until it has passed.
 #[test]
 fn what_a_system_has_reached_outlives_its_row() {
@@ -575,7 +501,6 @@ fn what_a_system_has_reached_outlives_its_row() {
         counter: lost.counter,
         bound: lost.bound,
         end: lost.bound,
-        held: None,
     });
     assert_eq!(answer.unwrap(), Answer::Released);
     let passed = encoded("{\"format\":1,\"instant\":5}");
