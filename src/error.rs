@@ -6,7 +6,6 @@ pub mod cluster;
 pub mod cluster_horizon;
 pub mod etcd;
 mod generator;
-pub mod given_time;
 pub mod keeper;
 mod label;
 mod layout;

@@ -40,7 +40,7 @@ mod pools;
 mod servers;
 mod witness;
 
-pub use place::{Place, ask_hosts, is_not_the_setting, read_elsewhere, read_here};
+pub use place::{Place, ask_hosts, read_elsewhere, read_here};
 pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
 pub use servers::{drop_server, horizon};
 
