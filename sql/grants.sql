@@ -29,7 +29,6 @@ GRANT EXECUTE ON FUNCTION
     snowflake_currval(), snowflake_currval(regclass),
     snowflake_horizon(), snowflake_horizon(regclass),
     snowflake_nextval(), snowflake_nextval(regclass), snowflake_nextval(regclass, jsonb),
-    snowflake_nextval_at(timestamptz), snowflake_nextval_at(timestamptz, regclass),
     snowflake_nextval_batch(integer), snowflake_nextval_batch(integer, regclass),
     snowflake_nextval_block(integer), snowflake_nextval_block(integer, regclass),
     snowflake_observe(bigint), snowflake_observe(bigint, regclass),

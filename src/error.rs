@@ -5,7 +5,6 @@ pub mod client;
 pub mod cluster;
 pub mod etcd;
 mod generator;
-pub mod given_time;
 pub mod keeper;
 mod label;
 mod layout;

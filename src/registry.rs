@@ -39,7 +39,7 @@ mod place;
 mod pools;
 mod witness;
 
-pub use place::{Place, ask_hosts, is_not_the_setting, read_elsewhere, read_here};
+pub use place::{Place, ask_hosts, read_elsewhere, read_here};
 pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
 
 use std::cell::Cell;

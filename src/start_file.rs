@@ -70,18 +70,6 @@ pub fn note_start(worker: Option<WorkerId>, clean_since: u128) {
     }
 }
 
-/// Where this server is: what tells places apart, but for the device; and when the data directory
-/// got its first file, which an archive that is unpacked into it replaces.
-pub fn place() -> String {
-    let now = StartRecord::now(None);
-    let first = fs::metadata("PG_VERSION").map(|file| (file.ino(), file.ctime()));
-    let (inode, changed) = first.unwrap_or_default();
-    format!(
-        "{} {} {} {} {inode} {changed}",
-        now.machine_id, now.host_name, now.data_directory, now.inode
-    )
-}
-
 /// A start of a server. Texts are in one line each; empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct StartRecord {

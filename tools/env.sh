@@ -321,22 +321,30 @@ install_into() {
     install_extension convert/snowflake_id_convert.control convert "$2/extension"
 }
 
-# whole_script FOLDER NAME: prints the script that CREATE EXTENSION NAME runs, which is made of those
-# in FOLDER, in the order that its file `order` gives.
+# whole_script FOLDER NAME [TAG]: prints the script that CREATE EXTENSION NAME runs, which is made of
+# those in FOLDER, in the order that its file `order` gives, here or in what the tag names.
 whole_script() {
-    (cd "$top/$1" && sed 's/$/.sql/' order | xargs -d '\n' cat) | sed "s/@extname@/$2/"
+    (
+        cd "$top/$1"
+        if [ -n "${3:-}" ]; then git show "$3:./order" | sed "s,.*,$3:./&.sql," | xargs -d '\n' git show
+        else sed 's/$/.sql/' order | xargs -d '\n' cat; fi
+    ) | sed "s/@extname@/$2/"
 }
 
-# install_extension CONTROL FOLDER TO: installs the whole script. Those of earlier versions, and those
-# that lead from one to the next, are installed as well, once there are any: Citus makes the
+# released_script NAME TAG: names the file that keeps the whole script of a released version.
+released_script() { local version=${2#v}; printf 'sql/released/%s--%s.sql\n' "$1" "${version%.*}"; }
+
+# other_scripts FOLDER NAME: prints the scripts that lead from one version to the next, and the whole
+# ones of released versions.
+other_scripts() { compgen -G "$top/$1/$2--*.sql" || true; compgen -G "$top/sql/released/$2--*.sql" || true; }
+
+# install_extension CONTROL FOLDER TO: installs the whole script, and the others: Citus makes the
 # extension on a new node in the version that the others have.
 install_extension() {
-    local name=${1##*/} script
+    local name=${1##*/}
     name=${name%.control}
     install -m 644 "$top/$1" "$3/"
-    for script in "$top/$2/$name"--*.sql; do
-        if [ -e "$script" ]; then install -m 644 "$script" "$3/"; fi
-    done
+    other_scripts "$2" "$name" | xargs -r -d '\n' install -m 644 -t "$3"
     whole_script "$2" "$name" | install -m 644 /dev/stdin "$3/$name--$(sql_version).sql"
 }
 
@@ -472,13 +480,20 @@ check_versions() {
     if [ "$heading" != "## $version" ]; then heading+=" (unreleased)"; fi
     [ "$(grep -m 1 '^## ' "$top/CHANGELOG.md")" = "$heading" ] ||
         die "CHANGELOG.md begins with another section than $heading"
-    local folder name frozen
-    for folder in sql convert; do
+    # What a tag installs stays. An archive has no tags.
+    local folder tag name released
+    for folder in $([ ! -e "$top/.git" ] || echo sql convert); do
         name=snowflake_id
         if [ "$folder" = convert ]; then name=snowflake_id_convert; fi
-        frozen=$folder/$name--$(sql_version).sql
-        [ ! -e "$top/$frozen" ] || cmp -s <(tail -n +4 "$top/$frozen") <(whole_script "$folder" "$name") ||
-            die "$folder/ makes another script than $frozen: begin the next version by tools/version, or freeze one that is not out again by tools/freeze"
+        for tag in $(git -C "$top" tag --merged HEAD --list 'v[0-9]*.[0-9]*.[0-9]*'); do
+            if [[ $tag = "v$(sql_version)."* ]]; then
+                cmp -s <(whole_script "$folder" "$name" "$tag") <(whole_script "$folder" "$name") ||
+                    die "$folder/ makes another script than $tag: begin the next version by tools/version"
+            else
+                released=$(released_script "$name" "$tag")
+                cmp -s <(whole_script "$folder" "$name" "$tag") "$top/$released" || die "$released is not what $tag installs"
+            fi
+        done
     done
     # Files in packages get its date, but only if they are later.
     local date

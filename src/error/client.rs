@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
 
-use super::{Code, Error, etcd, joined};
+use super::{Code, Error, etcd, joined, update};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::Millis;
 use snowflake_core::lease::{Answer, RegistryError};
@@ -152,9 +152,9 @@ pub fn of_postgres(failure: &PostgresError) -> String {
             "The registry's server has warned that its reply may not be durable.".to_string()
         }
         PostgresError::Unreadable(MessageError::Format(format)) => format!(
-            "The registry answers in format {format}, and this server understands format {}: \
-             install the same version of extension snowflake_id on both.",
-            wire::FORMAT
+            "The registry answers in format {format}, and this server understands format {}. {}",
+            wire::FORMAT,
+            update(*format, "the registry's server", "this server")
         ),
         PostgresError::Unreadable(MessageError::Content(why)) => {
             format!("The reply of the registry could not be read: {why}.")

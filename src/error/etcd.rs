@@ -6,11 +6,13 @@ use super::{Code, Error, invalid, not_supported};
 use snowflake_registry_client::{etcd::host::EtcdError, wire};
 use {
     super::super::time::display,
-    super::{never_leased, no_pool, not_in_pool, registry_not_read},
+    super::{never_leased, no_pool, not_in_pool, registry_not_read, update},
 };
 
 const URL_FORM: &str =
     "A registry in etcd is 'etcd://HOST:PORT,HOST:PORT/PREFIX?OPTION=VALUE&...'.";
+
+const WRITERS: &str = "the other servers of this registry";
 
 pub fn not_a_url(why: &str) -> Error {
     invalid("this is not a registry in etcd")
@@ -96,7 +98,7 @@ pub fn problem(problem: EtcdError, pool: &str, worker: i32) -> Error {
              format {}",
             wire::FORMAT
         ))
-        .hint("Install the same version of extension snowflake_id on all servers."),
+        .hint(update(format, WRITERS, "this server")),
     }
 }
 
@@ -116,9 +118,9 @@ pub fn sentence(problem: &EtcdError, pool: &str) -> String {
         ),
         EtcdError::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
         EtcdError::Format(format) => format!(
-            "What etcd has stored is of format {format}, and this server understands format {}: \
-             install the same version of extension snowflake_id on all servers.",
-            wire::FORMAT
+            "What etcd has stored is of format {format}, and this server understands format {}. {}",
+            wire::FORMAT,
+            update(*format, WRITERS, "this server")
         ),
         // Requests of servers meet no others.
         other => format!("The registry has refused the request: {other:?}."),

@@ -216,10 +216,17 @@ pub fn other_format(format: u64) -> Error {
         "requests of format {format} are not supported by this registry, which has format {}",
         wire::FORMAT
     ))
-    .hint(
-        "Install the same version of extension snowflake_id on the registry's server and on \
-         those that lease worker IDs.",
-    )
+    .hint(update(
+        format,
+        "the server that asks",
+        "the registry's server",
+    ))
+}
+
+/// What to do where two releases do not understand each other: the older one has the lower format.
+pub fn update(format: u64, theirs: &str, ours: &str) -> String {
+    let older = if format < wire::FORMAT { theirs } else { ours };
+    format!("Update the package of snowflake_id on {older}.")
 }
 
 pub fn request_not_read(why: &str) -> Error {

@@ -69,13 +69,6 @@ impl Place {
     }
 }
 
-/// Whether this database has pools, which views and functions are about, and the setting names a
-/// different registry.
-pub fn is_not_the_setting() -> Result<bool, Error> {
-    let setting = guc::registry();
-    Ok(!setting.is_empty() && has_pools()? && (url::is_etcd(&setting) || !is_here(&setting)?))
-}
-
 /// Whether a setting that names no etcd leads to this database, which is to be a registry.
 fn is_here(setting: &str) -> Result<bool, Error> {
     let database = spi::value("SELECT pg_catalog.current_database()", &[])?;

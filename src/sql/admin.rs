@@ -4,7 +4,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
 use super::super::error::Error;
-use super::super::session_generator::{Purpose, SessionGenerator};
+use super::super::session_generator::Purpose;
 use super::super::{issue, session, session_generator, shmem, time};
 use super::call::{Call, c_function};
 use snowflake_core::duration::exact;
@@ -32,14 +32,6 @@ fn advance(
 ) -> Result<TimestampWithTimeZone, Error> {
     let entry = session::of_named(call.get(0).unwrap_or(pg_sys::InvalidOid))?;
     session_generator::prevent_where_nextval_is(c"snowflake_advance()");
-    raise(entry, target)
-}
-
-/// Makes all further IDs of a generator start at an instant or later.
-pub fn raise(
-    entry: &'static SessionGenerator,
-    target: impl Fn(&Label) -> Result<UnixMillis, Error>,
-) -> Result<TimestampWithTimeZone, Error> {
     loop {
         // The user needs the privilege of setval(), which is checked before any other.
         entry.lock_for(pg_sys::ACL_UPDATE)?;

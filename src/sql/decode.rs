@@ -88,7 +88,7 @@ fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutE
 }
 
 /// The tick that holds the first argument, a timestamptz.
-pub fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
+fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
     let micros = time::micros_within(call.number(0));
     Ok(layout.tick_at(call.instant(0)?, micros)?)
 }
@@ -101,18 +101,14 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     if matches!(whose, Whose::Text(_)) && call.count() == 3 {
         return encode_fields(call, label);
     }
-    let tick = tick(call, &label.layout())?;
-    compose(label, tick, call.number(1), call.number(2))
-}
-
-/// The ID with these parts.
-pub fn compose(label: &Label, tick: Tick, worker: i64, sequence: i64) -> Result<i64, Error> {
     // With such a field, more than one ID would be a right answer.
     let open = |field: &&Field| matches!(field.role, FieldRole::Mode(None) | FieldRole::Caller);
     if let Some(field) = label.fields().iter().find(open) {
         return Err(LayoutError::Missing(field.name.clone()).into());
     }
-    Ok(label.layout().encode(tick, worker, sequence)?.get())
+    let layout = label.layout();
+    let tick = tick(call, &layout)?;
+    Ok(layout.encode(tick, call.number(1), call.number(2))?.get())
 }
 
 fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {

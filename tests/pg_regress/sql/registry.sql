@@ -123,7 +123,7 @@ SELECT pool, leased, free, never_leased FROM snowflake_pools ORDER BY pool;
 
 \x
 SELECT e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
-    $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 2}')$$,
+    $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 0}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 2}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": "x"}')$$, $$SELECT ask('main', 1, 7, '{"steal": {}}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {"fixed": -1}}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"nonce": "7"}')$$,
     $$SELECT _snowflake.lease('main', '[]')$$, $$SELECT _snowflake.lease('main', '{"format": 1}')$$]) AS s (statement),

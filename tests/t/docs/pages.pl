@@ -76,6 +76,22 @@ for my $page (grep { $_ ne 'docs/partitions.md' } @pages)
 	}
 }
 
+# The import on the page of recipes, by two sessions at once, and with more rows than a millisecond has IDs.
+my ($import) = map { $_->{text} } grep { $_->{text} =~ /pg_advisory/ } blocks(slurp_file("$top/docs/recipes.md"));
+my ($first, $second) = map { $node->background_psql('recipes') } 1 .. 2;
+$first->query_safe($import =~ s/COMMIT;//r);
+$second->query_until(qr/^waits/m, "\\echo waits\n$import");
+wait_for_lock($node, 'SELECT pg_advisory%');
+$first->query_safe('COMMIT');
+$second->query_safe('SELECT 1');
+$_->quit for $first, $second;
+my $numbers = q{SELECT string_agg((id & 4095)::text, ' ' ORDER BY id) FROM events};
+is($node->safe_psql('recipes', $numbers), '0 1 2 3 4 5', 'a second import of the same rows begins after the first');
+$node->safe_psql('recipes', 'TRUNCATE events; INSERT INTO old_events SELECT o.* FROM old_events AS o, generate_series(1, 2047) WHERE true');
+$node->safe_psql('recipes', $import);
+is($node->safe_psql('recipes', 'SELECT count(*), max(id) - min(id) FROM events'), '4096|4095', 'a whole millisecond');
+is((error_of($node, $import, 'recipes'))[0], '22003', 'one row more is refused');
+
 for my $page (@pages)
 {
 	my @blocks = blocks(slurp_file("$top/$page"));

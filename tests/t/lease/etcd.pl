@@ -274,5 +274,15 @@ $b->start;
 first_id($b, 'another snapshot was restored', 60);
 is(in_log($b, qr/may have lost leases \(/), $waits + 1, 'the loss is noticed');
 check_all('another snapshot', $etcd);
+# A server of a later release, with a format of its own, has changed the pool.
+my %pools = $etcd->entries('pools');
+$etcd->etcdctl('put', "$etcd->{prefix}/pools/some", $pools{some} =~ s/"format":1/"format":2/r);
+wait_until('another format', sub { worker($b, 'last_error') eq
+	  'What etcd has stored is of format 2, and this server understands format 1. Update the package of snowflake_id on this server.' });
+($code, $text) = error_of($admin, 'TABLE snowflake_pools');
+is($code, '0A000', 'views do not misread it');
+like($text, qr/format 2 of the registry in etcd.*which has format 1\nHINT:  Update .* on this server\./s, 'and say who is to be updated');
+$etcd->etcdctl('put', "$etcd->{prefix}/pools/some", $pools{some});
+wait_until('the format of before', sub { worker($b, 'last_error') eq '' });
 $_->stop for $b, $admin;
 done_testing();

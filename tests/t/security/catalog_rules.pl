@@ -46,8 +46,6 @@ snowflake_min_id_as(timestamptz, text)
 snowflake_nextval()
 snowflake_nextval(regclass)
 snowflake_nextval(regclass, jsonb)
-snowflake_nextval_at(timestamptz)
-snowflake_nextval_at(timestamptz, regclass)
 snowflake_nextval_batch(integer)
 snowflake_nextval_batch(integer, regclass)
 snowflake_nextval_block(integer)
@@ -234,7 +232,6 @@ snowflake_create_registry(text)
 snowflake_declare_registry(text)
 snowflake_drop_pool(text, text)
 snowflake_end_grace_period(text)
-snowflake_reserve_worker_id(regclass, bigint, boolean)
 snowflake_revoke_worker(text, integer, text)
 snowflake_stat_reset()
 snowflake_stat_reset(regclass)
@@ -253,12 +250,10 @@ my %relation_grants = (
 	'_snowflake.defaults' => 'PUBLIC:SELECT',
 	'_snowflake_convert.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
 	'_snowflake.here' => '',
-	'_snowflake.issued_at' => '',
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
 	'_snowflake.reached' => '',
-	'_snowflake.reserved' => '',
 	'_snowflake.state' => '',
 	'_snowflake.used' => '',
 	pg_stat_snowflake => 'PUBLIC:SELECT',

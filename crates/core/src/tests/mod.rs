@@ -47,7 +47,6 @@ mod lease_table;
 #[cfg(not(loom))]
 mod lease_traces;
 #[cfg(not(loom))]
-mod lease_vectors;
 #[cfg(not(loom))]
 mod lease_walks;
 #[cfg(not(loom))]

@@ -1,7 +1,5 @@
 //! Tests that ask an etcd of their own. They say so and pass where none is installed.
 
-mod vectors;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
@@ -16,6 +14,7 @@ use serde_json::{Value, json};
 use super::gateway::{Gateway, decoded, encoded, number};
 use super::host::{EtcdError, EtcdRegistry, grown};
 use super::url::Url;
+use crate::wire::FORMAT;
 use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::{
@@ -447,6 +446,46 @@ fn who_remembers_a_registry_makes_none() {
         refused(server.ask(ask).unwrap()),
         RegistryError::Foreign
     ));
+}
+
+/// What a release of another format has stored stays as it is, and is told by its number.
+#[test]
+fn what_has_another_format_is_neither_read_nor_changed() {
+    let Some(etcd) = Etcd::start("formats") else {
+        return;
+    };
+    make_registry(&etcd);
+    let mut server = granted(&etcd, 1);
+    let format = |number| format!("\"format\":{number},");
+    for part in ["state", "pools", "workers", "renewals", "servers"] {
+        let stored = etcd.entries().into_iter().find(|entry| {
+            let key = decoded(Some(&entry["key"])).unwrap();
+            key.split('/').nth(2) == Some(part)
+        });
+        let Some(stored) = stored else {
+            panic!("no {part}");
+        };
+        let ours = decoded(Some(&stored["value"])).unwrap();
+        let theirs = ours.replace(&format(FORMAT), &format(FORMAT + 1));
+        assert_ne!(ours, theirs);
+        let put = |value: &str| {
+            let value = json!({ "key": stored["key"], "value": encoded(value) });
+            etcd.call("/v3/kv/put", &value);
+        };
+        put(&theirs);
+        let before = keys(&etcd);
+        // It reads all that is stored.
+        let answer = Server::new(&etcd, 2).acquire();
+        assert!(
+            matches!(answer, Err(EtcdError::Format(format)) if format == FORMAT + 1),
+            "{part}: {answer:?}"
+        );
+        let mut after = keys(&etcd);
+        after.retain(|key, _| !key.ends_with("/turn"));
+        assert_eq!(after, before, "{part}");
+        put(&ours);
+        assert!(server.renew(), "{part}");
+    }
 }
 
 /// A renewal keeps etcd's lease alive, which lasts for the patience and the hold.

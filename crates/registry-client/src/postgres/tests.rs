@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::wire::FORMAT;
 use snowflake_core::id::{BootNanos, UnixMillis};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
@@ -26,6 +27,8 @@ struct Host {
     state: Option<Mutex<State>>,
     /// It refuses each request with an error.
     fails: AtomicBool,
+    /// It answers in the next format.
+    is_next: AtomicBool,
 }
 
 fn input(timeline: u64, start: u128) -> RegistryInput {
@@ -58,6 +61,7 @@ impl Host {
             asked: Mutex::default(),
             state,
             fails: AtomicBool::new(false),
+            is_next: AtomicBool::new(false),
         });
         let serving = Arc::clone(&host);
         thread::spawn(move || {
@@ -106,7 +110,12 @@ impl Host {
             return [error, message(b'Z', b"I")].concat();
         }
         let request: Request = wire::decode(&text[from..=text.rfind('}').unwrap()]).unwrap();
-        result(&[Some(wire::encode(&self.answer(&request)))])
+        let mut reply = wire::encode(&self.answer(&request));
+        if self.is_next.load(Ordering::Relaxed) {
+            let format = |number| format!("\"format\":{number},");
+            reply = reply.replace(&format(FORMAT), &format(FORMAT + 1));
+        }
+        result(&[Some(reply)])
     }
 
     /// Stops as a registry does, and grants nothing.
@@ -321,6 +330,18 @@ fn a_registry_that_fails_is_passed_over_by_who_remembers_one() {
         let (said, _) = ask(&mut registry, &request(hosts[1].memory()), LONG);
         assert!(is_good(&said) && is_from(&said, &hosts[1]), "{said:?}");
     }
+}
+
+#[test]
+fn a_reply_of_another_format_is_not_taken_for_one() {
+    let (next, own) = (Host::start(1, 1), Host::start(1, 1));
+    next.is_next.store(true, Ordering::Relaxed);
+    let (mut registry, _client) = registry(&[next.port, own.port]);
+    let (said, _) = ask(&mut registry, &request(None), LONG);
+    let Err(PostgresError::Unreadable(MessageError::Format(format))) = said.reply else {
+        panic!("{said:?}");
+    };
+    assert_eq!(format, FORMAT + 1);
 }
 
 /// One that knows what the server remembers says more than one that does not.
