@@ -56,8 +56,9 @@ pub const ALL: [Preset; 27] = presets! {
         "layout='time:48 sequence:16' epoch=0 sequence_start=random";
     "yitter" is "Yitter's IdGenerator: short IDs, and bursts of up to 2 s ahead of the clock":
         "layout='time:51 worker:6 sequence:6' epoch=1582136402000 max_borrow='2 s' sequence_start=zero";
+    // A later start would leave numbers unused, of which a tick has only 64.
     "javascript" is "53 bits, exact as a JavaScript number":
-        "layout='time:41 worker:3 sequence:9' epoch=1735689600000 sequence_start='vibrate 7'";
+        "layout='time:41 worker:6 sequence:6' epoch=1735689600000 sequence_start=zero";
     "pgedge" is "pgEdge's extension snowflake since 1.2; before that, layout='time:41 sequence:12 node:10'":
         "layout='time:41 node:10 sequence:12' epoch=1672531200000 sequence_start=zero";
     "pgactive" is "pgactive and BDR, function pgactive_snowflake_id_nextval()":

@@ -185,7 +185,7 @@ SELECT label, i.* FROM unnest(ARRAY[
     'preset=random_start epoch=1735689600000',
     'preset=baidu epoch=1735689600000 max_borrow=''1 h''',
     'preset=javascript on_exhausted=error sequence_start=random',
-    'preset=javascript sequence_start=''vibrate 99''']) AS label, issues(label) AS i;
+    'preset=javascript sequence_start=''vibrate 62''']) AS label, issues(label) AS i;
 \x
 DROP FUNCTION issues;
 -- A tick is exhausted under on_exhausted=error.

@@ -225,13 +225,13 @@ const EXPECTED: [Expected; presets::ALL.len()] = [
     },
     Expected {
         name: "javascript",
-        layout: "time:41 worker:3 sequence:9",
+        layout: "time:41 worker:6 sequence:6",
         epoch: "2025-01-01 00:00:00+00",
         tick: "'1 ms'",
-        policy: "on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start='vibrate 7'",
+        policy: "on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start=zero",
         ends: "2094-09-07 15:47:35.551+00",
-        ids_per_second: 512_000,
-        workers: 8,
+        ids_per_second: 64_000,
+        workers: 64,
         negative: Never,
     },
     Expected {
