@@ -7,7 +7,6 @@
 //! |---|---|---|
 //! | which worker ID | the one of the settings, or else any | any whose floor is near ([`FloorPolicy::Soon`]) |
 //! | what is closed | all slots | its slot |
-//! | it reports | its horizon | |
 //! | it is told | who else claims its worker ID | |
 //! | after a clock rollback | | a candidate asks for another worker ID |
 //!

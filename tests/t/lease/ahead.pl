@@ -1,6 +1,5 @@
 # Tests what is said of a worker ID whose first IDs are ahead of the clock: the true reason, and a
-# warning if that is further than a failover or a new pool makes it. And of a server whose data
-# directory was started a second time.
+# warning if that is further than a failover or a new pool makes it.
 use strict;
 use warnings;
 use FindBin;
@@ -9,13 +8,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Leases;
-use Registry;
 use Snowflake;
 
 my $short = q{lease => '2 s', hold => '1 s'};
 my $registry = new_registry('registry', "'main', '[0,1)', $short, max_ahead => '1 s'",
-	"'lossy', '[10,20)', $short, max_ahead => '60 s'", "'claimed', '[20,30)', $short, max_ahead => '60 s'",
-	"'twin', '[30,40)', lease => '30 s', hold => '1 s', max_ahead => '0'");
+	"'lossy', '[10,20)', $short, max_ahead => '60 s'", "'claimed', '[20,30)', $short, max_ahead => '60 s'");
 
 # Makes a server, with a system identifier of its own, which is not started.
 sub leasing

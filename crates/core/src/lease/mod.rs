@@ -40,9 +40,8 @@
 //!   the loss.
 //! - **Two live servers of one [`ServerKey`]**, which are copies of a running machine: each
 //!   may issue up to the bound that was in its memory when it was copied. When the registry
-//!   has heard both, they have different worker IDs. If
-//!   one has taken the worker ID from the other, and the registry loses that, the other one is
-//!   renewed as if nothing had happened.
+//!   has heard both, at most one has that worker ID. If one has taken it from the other, and the
+//!   registry loses that, the other one is renewed as if nothing had happened.
 //! - **A registry that lives on for some nodes** after another was promoted, as long as no
 //!   node has asked both.
 //! - **A loss that the registry cannot notice**, until the first node asks that knows
