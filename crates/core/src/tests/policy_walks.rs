@@ -65,6 +65,8 @@ enum Event {
     Accept,
     /// No ID before two ticks from now: IDs from elsewhere exist there.
     Advance,
+    /// The greatest ID is observed of the tick that is this far ahead of the generator's clock.
+    Observe(i64),
     /// Somebody sets the sequence to an instant this many ticks from now; an instant
     /// far away is no mark.
     Setval(i64),
@@ -151,6 +153,17 @@ impl State {
     fn set_issued(&mut self, worker: usize, index: usize) {
         self.issued[worker][index / 64] |= 1 << (index % 64);
         self.here[index / 64] |= 1 << (index % 64);
+    }
+
+    /// No ID of a tick is issued from now on, since there are IDs from elsewhere, of any clock.
+    fn use_up(&mut self, tick: u64) {
+        let (layout, generation) = (self.layout(), self.server.tenure().generation);
+        for clock in 0..layout.clocks() {
+            for number in 0..=layout.max_sequence() {
+                let index = self.index(tick, clock, number);
+                self.set_issued(self.worker(generation), index);
+            }
+        }
     }
 
     /// The number of a worker ID here; the one granted last if there is none.
@@ -378,18 +391,41 @@ impl Calls<'_> {
                     return Ok(false);
                 }
                 if server.reserve(Need::AdvanceTo(at)) == Ok(None) {
-                    // Because of IDs from elsewhere, of any clock.
-                    let layout = state.layout();
-                    let Some(before) = layout.tick_from(at).get().checked_sub(1) else {
-                        return Ok(true);
-                    };
-                    let worker = state.worker(state.server.tenure().generation);
-                    for clock in 0..layout.clocks() {
-                        for number in 0..=layout.max_sequence() {
-                            let index = state.index(before, clock, number);
-                            state.set_issued(worker, index);
-                        }
+                    if let Some(before) = state.layout().tick_from(at).get().checked_sub(1) {
+                        state.use_up(before);
                     }
+                }
+            }
+            Event::Observe(ahead) => {
+                // A slot that the generator is about to get has another clock.
+                let _ = server.enter();
+                let layout = server.generator.layout;
+                let now = layout.tick_within(server.now().millis()).get();
+                let tick = Tick::new(now.saturating_add_signed(ahead)).min(layout.last_tick());
+                let Ok((_, greatest)) = layout.range_of(tick) else {
+                    return Ok(false);
+                };
+                let (borrow, cursor) = (server.generator.policy.max_borrow_ticks, server.cursor());
+                match protocol::observe(server, greatest, tick) {
+                    Ok(()) => {
+                        // A start may have moved the generator's clock.
+                        let now = layout.tick_within(server.now().millis()).get();
+                        let reached = layout.tick_of(server.cursor()).get();
+                        if server.cursor() != cursor && reached > now + borrow + 1 {
+                            return Err(format!("raised to {reached} at {now}"));
+                        }
+                        let mark = server.mark().max(server.slot.highest());
+                        if mark <= Some(layout.instant_of(tick)) {
+                            return Err(format!("{mark:?} is not past {tick:?}"));
+                        }
+                        state.use_up(tick.get());
+                    }
+                    Err(Stop::Refused(IssueError::TooFarAhead { .. }))
+                        if ahead <= borrow as i64 =>
+                    {
+                        return Err(format!("{ahead} is too far, with {borrow}"));
+                    }
+                    Err(_) => {}
                 }
             }
             Event::Relabel(to) if rewrites || server.generator == self.relabels[to] => {
@@ -567,7 +603,7 @@ impl Calls<'_> {
                 return Err("nobody asked for a block".to_string());
             }
             Outcome::Refused(IssueError::TooFarAhead { .. } | IssueError::Descends(_)) => {
-                return Err("nobody observes an ID".to_string());
+                return Err("a call for IDs observes none".to_string());
             }
             Outcome::WaitsForLock => {}
             Outcome::WaitsAtBound => {
@@ -1257,6 +1293,34 @@ fn slots_and_files() {
         ..WALKS
     }
     .run(some());
+}
+
+#[test]
+fn observed_ids() {
+    use Event::{Accept, Batch, Close, Crash, Evict, GoOn, Grant, HalfBack};
+    use Event::{Observe, Old, One, Pass, Renew, Step};
+    let all = ALL.map(|on_rollback| generators(layout(64, 1, 2), on_rollback));
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    let ascending = |it: &Generator| it.descends().is_none();
+    let seen = [Observe(-1), Observe(0), Observe(2)];
+    let others = [One, Batch, Pass, Step(-3), Step(2), HalfBack, Crash];
+    Walks {
+        what: "observed IDs",
+        events: &[&seen[..], &others, &[Evict, Accept]].concat(),
+        depth: 4,
+        ..WALKS
+    }
+    .run(all.into_iter().filter(ascending).collect());
+    let others = [One, Pass, GoOn, Grant(1, 0), Renew, Old, Close];
+    Walks {
+        what: "observed IDs, a registry, taken apart",
+        events: &[&seen[..], &others].concat(),
+        apart: true,
+        prelude: &[Grant(0, 0), One, GoOn, GoOn, GoOn, One],
+        registry: true,
+        ..WALKS
+    }
+    .run(some().into_iter().filter(ascending).collect());
 }
 
 #[test]
