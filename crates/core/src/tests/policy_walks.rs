@@ -118,6 +118,8 @@ struct State {
     /// The latest reading of the wall clock by which an ID was issued, in
     /// milliseconds; since the last start, or since a superuser accepted another.
     seen: i64,
+    /// The latest tick of which an ID was observed.
+    observed: Option<Tick>,
     /// How many marks were written when somebody set the mark; equal if none was since.
     set_after: Option<u32>,
     /// By how many ticks the clocks of the lost servers were ahead since the last
@@ -153,17 +155,6 @@ impl State {
     fn set_issued(&mut self, worker: usize, index: usize) {
         self.issued[worker][index / 64] |= 1 << (index % 64);
         self.here[index / 64] |= 1 << (index % 64);
-    }
-
-    /// No ID of a tick is issued from now on, since there are IDs from elsewhere, of any clock.
-    fn use_up(&mut self, tick: u64) {
-        let (layout, generation) = (self.layout(), self.server.tenure().generation);
-        for clock in 0..layout.clocks() {
-            for number in 0..=layout.max_sequence() {
-                let index = self.index(tick, clock, number);
-                self.set_issued(self.worker(generation), index);
-            }
-        }
     }
 
     /// The number of a worker ID here; the one granted last if there is none.
@@ -257,7 +248,7 @@ impl Rules for Calls<'_> {
         state.server.hash(into);
         (state.issued, state.here).hash(into);
         state.registry.hash(into);
-        (state.seen, state.set_back, state.was_set()).hash(into);
+        (state.seen, state.set_back, state.was_set(), state.observed).hash(into);
         let policy = state.server.generator.policy;
         if policy.sequence_start == SequenceStart::Random {
             state.server.life.hash(into);
@@ -391,8 +382,17 @@ impl Calls<'_> {
                     return Ok(false);
                 }
                 if server.reserve(Need::AdvanceTo(at)) == Ok(None) {
-                    if let Some(before) = state.layout().tick_from(at).get().checked_sub(1) {
-                        state.use_up(before);
+                    // Because of IDs from elsewhere, of any clock.
+                    let layout = state.layout();
+                    let Some(before) = layout.tick_from(at).get().checked_sub(1) else {
+                        return Ok(true);
+                    };
+                    let worker = state.worker(state.server.tenure().generation);
+                    for clock in 0..layout.clocks() {
+                        for number in 0..=layout.max_sequence() {
+                            let index = state.index(before, clock, number);
+                            state.set_issued(worker, index);
+                        }
                     }
                 }
             }
@@ -418,7 +418,7 @@ impl Calls<'_> {
                         if mark <= Some(layout.instant_of(tick)) {
                             return Err(format!("{mark:?} is not past {tick:?}"));
                         }
-                        state.use_up(tick.get());
+                        state.observed = state.observed.max(Some(tick));
                     }
                     Err(Stop::Refused(IssueError::TooFarAhead { .. }))
                         if ahead <= borrow as i64 =>
@@ -497,6 +497,9 @@ impl Calls<'_> {
                     let index = state.index(tick, fields.clock, fields.sequence);
                     if state.was_issued(worker, index) {
                         return Err(format!("twice: {fields:?}"));
+                    }
+                    if Some(fields.tick) <= state.observed {
+                        return Err(format!("not after {:?}: {fields:?}", state.observed));
                     }
                     let latest = if policy.sequence_start == SequenceStart::Random {
                         // Within a tick there is no order of IDs.
@@ -683,8 +686,8 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
             let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
             let worker = state.worker(before);
             let index = state.index(fields.tick.get(), fields.clock, fields.sequence);
-            if state.was_issued(worker, index) {
-                return Err(format!("twice: {fields:?}"));
+            if state.was_issued(worker, index) || Some(fields.tick) <= state.observed {
+                return Err(format!("twice, or not after what was observed: {fields:?}"));
             }
             state.set_issued(worker, index);
         }
@@ -706,7 +709,7 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
     let generator = server.generator;
     let layout = generator.layout;
     let tick = layout.tick_within(server.now().millis());
-    if server.left.get() == Some(tick) {
+    if server.left.get() == Some(tick) || Some(tick) <= state.observed {
         return Ok(());
     }
     let first = generator.policy.sequence_start.first_in(tick);
@@ -1127,6 +1130,7 @@ impl Walks<'_> {
             here: [0; WORDS],
             registry: self.registry.then(Registry::default),
             seen: i64::MIN,
+            observed: None,
             set_after: None,
             set_back: None,
         }
