@@ -497,8 +497,7 @@ fn first(entry: &SessionGenerator, chunk: &Chunk) -> SnowflakeId {
     id
 }
 
-/// Observes an ID that came from another server: all further IDs sort after it. Waits for
-/// the clock and reserves as needed; a failed call changes nothing.
+/// Observes an ID that came from another server: see [`protocol::observe`].
 pub fn observe(entry: &'static SessionGenerator, id: SnowflakeId) -> Result<(), Error> {
     // The privilege is checked first. Until the transaction ends, only its own session can
     // give the generator another label.
@@ -508,7 +507,7 @@ pub fn observe(entry: &'static SessionGenerator, id: SnowflakeId) -> Result<(), 
         // The label knows the names of the fields.
         Err(_) => entry.learn()?.described.label.decode(id)?.fields.tick,
     };
-    with_host(entry, false, |host| protocol::observe(host, tick))
+    with_host(entry, false, |host| protocol::observe(host, id, tick))
 }
 
 /// Makes all further IDs start at an instant or later, and takes none. The caller has checked

@@ -5,7 +5,7 @@
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped and never issued, or free only as far as the history of clock sequences knows |
+//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that observes an ID, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped and never issued, or free only as far as the history of clock sequences knows |
 //! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; the process that closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the cursor was moved; only grows, except to another clock, and to zero when the mark may be gone |
 //! | `Bounds::generation` | the tenure of the server for which `reserved` was published | as `reserved` | stored with Release after the cursor was moved, before `reserved` |
 //! | `Bounds::clock_seq_span` | in how many clocks a tick may be used, and could be after another reservation; both in one cursor | as `reserved` | lowered before the cursor leaves the tick it is at |
@@ -59,29 +59,22 @@
 //! old bound need not be taken away first: since the cursor has passed it, it allows
 //! nothing.
 //!
-//! # Why a tick can be passed
+//! # How an ID of another server is observed
 //!
-//! A session that observes an ID of another server passes its tick ([`Live::pass`]): the cursor is
-//! raised to the next tick, so that no further position is of the observed tick or before
-//! it. That is as if one call had taken all positions up to there and used none of them: the
-//! cursor is raised no further than an issuer may move it, neither past a bound nor past the
-//! borrow window. So what is shown above holds as it stands. Since no position is taken, two
-//! things are simpler than for an issuer:
+//! A session that observes an ID wants all further IDs to sort after it, also after a crash. If
+//! they do anyway, nothing is written: [`Live::exceeds`]. Otherwise the cursor is raised to the
+//! tick after that of the ID, by a maximum: [`Live::raise_past`]. That is as if one call had
+//! taken all positions up to there and used none of them, and needs the same bound. So what is
+//! shown above holds as it stands, and the generation does not matter: no ID is composed, and
+//! a slot that has come to another generation since has its cursor at that bound or past it.
 //!
-//! - It is a maximum, not a compare-and-swap. Whatever others have done to the cursor since
-//!   the bound was loaded, the maximum changes nothing, or skips free positions. Nobody has
-//!   to try again. An issuer that has loaded the cursor before fails to swap; or it adds, ends
-//!   past the raise, and skips its position if that is past a limit.
-//! - The generation does not matter. No ID is composed, and the mark past a bound is durable
-//!   for whichever generation the bound was published. If the slot has come to another
-//!   generation since, or was closed, the cursor was raised to that bound or past it before,
-//!   and the maximum changes nothing.
+//! [`Live::exceeds`] loads the cursor, then the bound, then the generation, as an issuer does.
+//! Further IDs of the caller's generation begin at that cursor, and are compared as a whole.
+//! Those of a later generation begin at the bound or past it, and so does a start after a
+//! crash: its tick is past that of the ID. Sessions of an earlier one find nothing below their
+//! bound, since the slot has come to the caller's.
 //!
-//! A cursor that has passed the tick stays past it, and nothing is written. The bound must be
-//! past the tick too. If it is not, additions have gone past a limit, or the mark may be
-//! gone, and a crash would take the generator back.
-//!
-//! Only generators whose IDs ascend pass ticks ([`Generator::descends`]): their clock sequence
+//! Only generators whose IDs ascend observe ([`Generator::descends`]): their clock sequence
 //! never changes, so that the greater position is the later one.
 //!
 //! # Where clocks change
@@ -101,7 +94,9 @@
 
 use super::clock::{self, Clock, Reading, rollback};
 use super::generator::Generator;
-use super::id::{BootNanos, Nanos, Offset, Position, Tick, UnixMillis, UnixNanos};
+use super::id::{
+    BootNanos, Nanos, Offset, Position, SnowflakeId, Tick, UnixMillis, UnixNanos, WorkerId,
+};
 use super::layout::Layout;
 use super::sync::AtomicU64;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -137,22 +132,6 @@ pub struct Issued {
     pub borrowed: u64,
     /// The call had to wait for them.
     pub waited: bool,
-}
-
-/// What comes of passing a tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Pass {
-    /// No position of the tick, or before it, is issued from now on: the cursor was past it, and
-    /// so is a durable mark.
-    Past,
-    /// No position of the tick, or before it, is issued any more, since the cursor was raised to
-    /// this position.
-    Raised(Position),
-    /// The tick is this many ticks ahead of the generator's clock, which is too many.
-    TooFar { ticks: u64 },
-    /// Something else must happen first, as for an issuer. Not [`Step::Issue`].
-    Needs(Step),
 }
 
 /// The clocks of the operating system.
@@ -248,28 +227,6 @@ impl Generator {
             borrowed: self.borrowed(start, end, now),
             waited: false,
         })
-    }
-
-    /// Where the cursor has to be for `tick` to be passed. `now` as for [`Self::step`].
-    ///
-    /// The next tick begins with the sequence number of a fresh one: a server whose clock
-    /// is behind would otherwise give each reply the number 0.
-    fn offset_past(&self, tick: Tick, now: i64) -> Result<Position, Pass> {
-        let (layout, next) = (self.layout, tick.next());
-        let last = layout.last_tick();
-        let now = now.max(0).cast_unsigned();
-        let farthest = now.saturating_add(self.policy.max_borrow_ticks);
-        if tick.get() > farthest {
-            let ticks = tick.get() - now;
-            return Err(Pass::TooFar { ticks });
-        }
-        if now >= last.get() || next >= last {
-            return Err(Pass::Needs(Step::Reserve { through: last }));
-        }
-        // Not beyond the borrow window, which ends at the next tick or after it.
-        let window = Tick::new(farthest + 1).min(last);
-        let to = self.fresh(next).min(layout.offset_of(window));
-        Ok(layout.at(0, to))
     }
 
     /// The slot is of another generation: a session that reserves, or enters anew, brings both
@@ -473,39 +430,69 @@ impl Live {
         }
     }
 
-    /// Passes a tick, or says what must happen first: from now on, no position of that tick
-    /// or before it is issued. See the head of the file. The generator's IDs ascend.
+    /// Whether all further IDs sort after this one of `tick` as things are, also after a crash:
+    /// see the head of the file. The generator's IDs ascend; `mine` as for [`Self::issue`].
+    pub fn exceeds(
+        &self,
+        generator: &Generator,
+        mine: Generation,
+        (id, tick): (SnowflakeId, Tick),
+        clocks: &impl Clocks,
+    ) -> bool {
+        let (layout, bounds) = (generator.layout, self.bounds());
+        // A clock that is watched may be set back to what the cursor says.
+        let next = if generator.policy.on_rollback.watches() {
+            self.cursor().position()
+        } else {
+            self.next(generator, clocks.read())
+        };
+        let reserved = layout.tick_of(bounds.reserved());
+        if bounds.generation() != mine || reserved <= tick {
+            return false;
+        }
+        let at = layout.tick_of(next);
+        let stamp = layout.stamp(mine.worker().unwrap_or(WorkerId::NONE));
+        at > tick
+            || at == tick
+                && generator.ascends_in_tick()
+                && stamp.is_ok_and(|stamp| layout.compose(next, stamp) > id)
+    }
+
+    /// Raises the cursor to the tick after this one, and returns where that is; or says what must
+    /// happen first. [`Step::Wait`]: the tick is so much further ahead of the generator's clock
+    /// than the generator may borrow. The generator's IDs ascend.
     ///
     /// Never waits, never allocates, never tries again.
-    pub fn pass<const WATCHES: bool>(
+    pub fn raise_past<const WATCHES: bool>(
         &self,
         generator: &Generator,
         tick: Tick,
         clocks: &impl Clocks,
-    ) -> Pass {
-        let (cursor, bounds, layout) = (self.cursor(), self.bounds(), generator.layout);
-        let after = layout.offset_of(tick.next());
-        let reserved = layout.offset(bounds.reserved());
-        if layout.offset(cursor.position()) >= after && reserved >= after {
-            return Pass::Past;
+    ) -> Result<Position, Step> {
+        let (layout, next) = (generator.layout, tick.next());
+        let (now, seen) = self.time::<WATCHES>(clocks)?;
+        let now = layout.tick_within(now.millis());
+        let farthest = now.get() + generator.policy.max_borrow_ticks;
+        if tick.get() > farthest {
+            let ticks = tick.get() - farthest;
+            return Err(Step::Wait { ticks });
         }
-        let (now, seen) = match self.time::<WATCHES>(clocks) {
-            Ok(time) => time,
-            Err(rolled_back) => return Pass::Needs(rolled_back),
-        };
-        let now = layout.tick_number(now.millis());
-        let to = match generator.offset_past(tick, now) {
-            Ok(to) => to,
-            Err(other) => return other,
-        };
-        if layout.offset(to) > reserved {
-            let through = layout.tick_of(Position::new(to.get() - 1));
-            return Pass::Needs(Step::Reserve { through });
+        let last = layout.last_tick();
+        if now >= last || next >= last {
+            return Err(Step::Reserve { through: last });
         }
-        cursor.raise(to);
+        // With the sequence number of a fresh tick: a server whose clock is behind would
+        // otherwise give each reply the number 0.
+        let to = generator.fresh(next);
+        if to > layout.offset(self.bounds().reserved()) {
+            let through = layout.tick_in(Offset::new(to.get() - 1));
+            return Err(Step::Reserve { through });
+        }
+        let to = layout.at(0, to);
+        self.cursor().raise(to);
         // The cursor may lead the clock from now on: a clock that is set back must be noticed.
         self.saw(seen);
-        Pass::Raised(to)
+        Ok(to)
     }
 
     /// The generator's clock; or that it was set back.

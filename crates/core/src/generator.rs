@@ -31,10 +31,13 @@ impl Generator {
     /// Whether IDs are [`Layout::compose`] of what [`super::cursor::Live::issue`] yields
     /// without watching the wall clock: so in the default generator and its like.
     pub const fn is_plain(&self) -> bool {
-        let policy = &self.policy;
-        !policy.on_rollback.watches()
-            && !matches!(policy.on_exhausted, OnExhausted::NextClock)
-            && !self.is_random()
+        !self.policy.on_rollback.watches() && self.ascends_in_tick()
+    }
+
+    /// Whether the IDs of one tick are in the order of their positions, if those of a server are
+    /// from tick to tick.
+    pub const fn ascends_in_tick(&self) -> bool {
+        !matches!(self.policy.on_exhausted, OnExhausted::NextClock) && !self.is_random()
     }
 
     /// Whether the sequence numbers of a tick are shuffled.

@@ -22,10 +22,10 @@
 //! bound. A call that needs more waits until the host has a later bound, or another
 //! tenure.
 
-use crate::cursor::{Issued, Live, Pass, Step};
+use crate::cursor::{Issued, Live, Step};
 use crate::generator::{Descent, Generator};
 use crate::horizon::BEGINNING;
-use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
+use crate::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis};
 use crate::layout::OrderError;
 use crate::plan::ReserveError;
 use crate::protocol::host::{Host, IssueError, Need};
@@ -73,10 +73,7 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
                 if slot.is_refused_by_rollback() {
                     end_refusal(host, slot);
                 }
-                if live.bounds().claim_prefetch(issued.end) {
-                    let last = Position::new(issued.end.get() - 1);
-                    let _ = host.reserve(Need::Early(layout.tick_of(last)))?;
-                }
+                reserve_early(host, slot, generator, issued.end)?;
                 let waited = waits.waited;
                 return Ok(Issued { waited, ..issued });
             }
@@ -203,9 +200,10 @@ fn wait_or_reserve<H: Host>(
     }
 }
 
-/// Observes an ID of this tick, which came from another server: every ID that is issued
-/// after this has returned sorts after it, also after a crash. Reserves and waits as
-/// [`issue`] does; a failed call changes nothing.
+/// Observes an ID of `tick`, which came from another server: every ID that is issued
+/// after this has returned sorts after it, also after a crash. If that is so anyway, nothing
+/// changes. Otherwise the cursor is raised, without a lock where that lies below the bound.
+/// Reserves and waits as [`issue`] does; a failed call changes nothing.
 ///
 /// The tick may be ahead of the generator's clock by what the generator may borrow, and by
 /// no more than its `max_observe`, if it has one. So nobody waits longer because of this than
@@ -213,7 +211,7 @@ fn wait_or_reserve<H: Host>(
 ///
 /// # Errors
 /// The host's error, or why the ID cannot be observed.
-pub fn observe<H: Host>(host: &H, tick: Tick) -> Result<(), H::Error> {
+pub fn observe<H: Host>(host: &H, id: SnowflakeId, tick: Tick) -> Result<(), H::Error> {
     let mut waits = Waits::default();
     let mut has_looked = false;
     loop {
@@ -222,25 +220,20 @@ pub fn observe<H: Host>(host: &H, tick: Tick) -> Result<(), H::Error> {
         if let Some(descent) = descent_after(host, live, generator, tick) {
             return Err(host.error(IssueError::Descends(descent)));
         }
+        if live.exceeds(generator, host.generation(), (id, tick), host) {
+            return Ok(());
+        }
         let limited = generator.within(generator.policy.max_observe);
-        let passed = if generator.policy.on_rollback.watches() {
-            live.pass::<true>(&limited, tick, host)
+        let raised = if generator.policy.on_rollback.watches() {
+            live.raise_past::<true>(&limited, tick, host)
         } else {
-            live.pass::<false>(&limited, tick, host)
+            live.raise_past::<false>(&limited, tick, host)
         };
-        match passed {
-            Pass::Past => return Ok(()),
-            Pass::Raised(to) => {
-                if live.bounds().claim_prefetch(to) {
-                    let last = Position::new(to.get() - 1);
-                    let tick = generator.layout.tick_of(last);
-                    let _ = host.reserve(Need::Early(tick))?;
-                }
-                return Ok(());
-            }
+        match raised {
+            Ok(to) => return reserve_early(host, slot, generator, to),
             // Who only observes reserves nothing, and does not see that the wall clock was set
             // forward. A lag of less than a millisecond moves no tick.
-            Pass::TooFar { .. }
+            Err(Step::Wait { .. })
                 if !has_looked && lag(host, live, generator).millis() > Millis::ZERO =>
             {
                 has_looked = true;
@@ -250,16 +243,31 @@ pub fn observe<H: Host>(host: &H, tick: Tick) -> Result<(), H::Error> {
                     Some(refusal) => await_bound(host, refusal)?,
                 }
             }
-            Pass::TooFar { ticks } => {
+            Err(Step::Wait { ticks }) => {
                 slot.stats().count_refusal();
+                let by = limited.policy.max_borrow_ticks + ticks;
                 return Err(host.error(IssueError::TooFarAhead {
-                    by: generator.layout.lasting(ticks),
+                    by: generator.layout.lasting(by),
                     limit: limited.max_borrow(),
                 }));
             }
-            Pass::Needs(step) => wait_or_reserve(host, slot, generator, &mut waits, step)?,
+            Err(step) => wait_or_reserve(host, slot, generator, &mut waits, step)?,
         }
     }
+}
+
+/// Reserves ahead of need, if the cursor has come to where the caller is elected to.
+fn reserve_early<H: Host>(
+    host: &H,
+    slot: &Slot,
+    generator: &Generator,
+    end: Position,
+) -> Result<(), H::Error> {
+    if slot.live().bounds().claim_prefetch(end) {
+        let last = Position::new(end.get() - 1);
+        let _ = host.reserve(Need::Early(generator.layout.tick_of(last)))?;
+    }
+    Ok(())
 }
 
 /// Why an ID that is issued from now on may sort before one of this tick, whatever the cursor

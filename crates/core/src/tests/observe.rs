@@ -3,24 +3,29 @@
 
 use super::super::cursor::{CLOSED, Clocks};
 use super::super::generator::{Descent, Generator};
-use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
+use super::super::id::{Millis, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::super::label::Label;
 use super::super::layout::{FieldRole, Layout, OrderError};
 use super::super::plan::ReserveError;
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::protocol::host::IssueError;
 use super::super::protocol::observe;
-use super::model::{MS, Naps, Outcome, Server, Stop, settings};
+use super::model::{MS, Naps, Outcome, Server, Stop, WORKER, settings};
 
-/// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick. Borrows two ticks.
+const TINY: [(FieldRole, u32); 3] = [
+    (FieldRole::Time, 9),
+    (FieldRole::Worker, 2),
+    (FieldRole::Sequence, 2),
+];
+
+fn layout(tick: i64, fields: &[(FieldRole, u32)]) -> Layout {
+    Layout::new(UnixMillis::new(0), Millis::new(tick), fields).unwrap()
+}
+
+/// Four IDs a tick. Borrows two ticks.
 fn tiny(on_rollback: OnRollback) -> Generator {
-    let fields = [
-        (FieldRole::Time, 9),
-        (FieldRole::Worker, 2),
-        (FieldRole::Sequence, 2),
-    ];
     Generator {
-        layout: Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap(),
+        layout: layout(1, &TINY),
         policy: Policy {
             on_rollback,
             max_borrow_ticks: 2,
@@ -41,16 +46,30 @@ fn server() -> Server {
     server_of(tiny(OnRollback::Continue))
 }
 
-fn observes(server: &Server, tick: u64) -> Result<(), Stop> {
-    observe(server, Tick::new(tick))
+fn id(server: &Server, tick: u64, worker: i64, sequence: i64) -> SnowflakeId {
+    let layout = server.generator.layout;
+    layout.encode(Tick::new(tick), worker, sequence).unwrap()
 }
 
-/// Tick and sequence number of the next ID.
-fn next(server: &Server) -> (u64, u64) {
+fn observes_id(server: &Server, id: SnowflakeId) -> Result<(), Stop> {
+    observe(server, id, server.generator.layout.tick_of_id(id))
+}
+
+/// An ID of a server whose IDs sort after those that this one has for the same tick.
+fn observes(server: &Server, tick: u64) -> Result<(), Stop> {
+    observes_id(server, id(server, tick, i64::from(WORKER) + 1, 0))
+}
+
+fn next_id(server: &Server) -> SnowflakeId {
     let Outcome::Issued { start, .. } = server.call(1) else {
         panic!("{:?}", server.call(1));
     };
-    (start.get() >> 2, start.get() & 3)
+    server.id(start)
+}
+
+/// The tick of the next ID.
+fn next(server: &Server) -> u64 {
+    server.generator.layout.tick_of_id(next_id(server)).get()
 }
 
 /// What a call that changes nothing leaves as it was.
@@ -71,7 +90,7 @@ fn too_far(by: i64, limit: i64) -> Result<(), Stop> {
 #[test]
 fn ids_go_on_after_what_was_observed() {
     let server = server();
-    assert_eq!(next(&server).0, 100);
+    assert_eq!(next(&server), 100);
     // Of the tick of now, ahead, and as far ahead as may be.
     for ahead in 0..=2 {
         assert_eq!(observes(&server, 100 + ahead), Ok(()));
@@ -82,13 +101,131 @@ fn ids_go_on_after_what_was_observed() {
         }
         assert_eq!(state(&server), before);
         if ahead < 2 {
-            assert_eq!(next(&server).0, 101 + ahead);
+            assert_eq!(next(&server), 101 + ahead);
         }
     }
     assert_eq!(server.marks.get(), 1);
-    // That is where a burst ends, too.
-    assert_eq!(server.cursor(), Position::new(103 << 2));
+    // A burst ends before that tick, too.
+    assert_eq!(server.cursor(), Position::new(103 << 2 | 1));
     assert_eq!(server.call(1), Outcome::WaitsForTick(1));
+}
+
+/// A loop over the IDs of the server itself takes, borrows and writes what the IDs alone do.
+#[test]
+fn own_ids_cost_nothing() {
+    for on_rollback in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
+        let mut server = server_of(tiny(on_rollback));
+        for round in 0..300 {
+            let own = next_id(&server);
+            let before = state(&server);
+            let latest = server.slot.clock().latest();
+            assert_eq!(observes_id(&server, own), Ok(()));
+            assert_eq!(state(&server), before);
+            assert_eq!(server.slot.clock().latest(), latest);
+            if round % 3 == 2 {
+                server.pass(MS);
+            }
+        }
+        assert_eq!(next(&server), 200, "it has borrowed");
+        assert!(server.marks.get() < 40, "{}", server.marks.get());
+    }
+}
+
+/// IDs are compared as a whole: by worker ID or by sequence number, as the layout has them.
+#[test]
+fn what_sorts_before_the_next_id_costs_nothing() {
+    let [time, worker, sequence] = TINY;
+    for (fields, free) in [
+        (TINY, [(1, 3), (2, 1)]),
+        ([time, sequence, worker], [(3, 1), (1, 2)]),
+    ] {
+        let mut generator = tiny(OnRollback::Continue);
+        generator.policy.sequence_start = SequenceStart::Masked(0);
+        generator.layout = layout(1, &fields);
+        let mut server = server_of(generator);
+        assert_eq!((next(&server), next(&server)), (100, 100));
+        let before = state(&server);
+        for (worker, sequence) in free {
+            assert_eq!(
+                observes_id(&server, id(&server, 100, worker, sequence)),
+                Ok(())
+            );
+            assert_eq!(state(&server), before);
+        }
+        assert_eq!(observes_id(&server, id(&server, 100, 3, 3)), Ok(()));
+        assert_eq!(next(&server), 101);
+        // What the clock has left behind lies before it, too.
+        server.pass(4 * MS);
+        let before = state(&server);
+        assert_eq!(observes_id(&server, id(&server, 103, 3, 3)), Ok(()));
+        assert_eq!(state(&server), before);
+        assert_eq!(next(&server), 104);
+    }
+}
+
+/// The IDs of a tick are in no order: those of the next one sort after them.
+#[test]
+fn a_tick_without_an_order_is_left() {
+    let mut shuffled = tiny(OnRollback::Continue);
+    shuffled.policy.sequence_start = SequenceStart::Random;
+    let mut clocks = tiny(OnRollback::Continue);
+    clocks.policy.on_exhausted = OnExhausted::NextClock;
+    let [time, worker, sequence] = TINY;
+    let fields = [time, worker, sequence, (FieldRole::Clock, 2)];
+    clocks.layout = layout(1, &fields).through_clocks().unwrap();
+    for generator in [shuffled, clocks] {
+        let mut server = server_of(generator);
+        for tick in 100..103 {
+            let own = next_id(&server);
+            assert_eq!(server.generator.layout.tick_of_id(own), Tick::new(tick));
+            assert_eq!(observes_id(&server, own), Ok(()));
+        }
+        server.pass(9 * MS);
+        assert_eq!(next(&server), 109);
+        let before = state(&server);
+        assert_eq!(observes_id(&server, id(&server, 108, 3, 3)), Ok(()));
+        assert_eq!(state(&server), before);
+    }
+}
+
+/// Servers whose clocks differ answer each other, in bursts: each ID sorts after all that came
+/// before it, and nobody runs away from its clock.
+#[test]
+fn chains_over_servers() {
+    let [_, worker, sequence] = TINY;
+    let mut generator = tiny(OnRollback::Continue);
+    generator.policy.max_borrow_ticks = 20;
+    generator.layout = layout(1, &[(FieldRole::Time, 20), worker, sequence]);
+    let mut servers = [(0, 0), (1, 9), (2, 3), (3, 6)].map(|(worker, ahead)| {
+        let mut server = server_of(generator);
+        server.becomes(|it| it.unregistered(WorkerId::new(worker)));
+        server.naps = Naps::Pass;
+        server.step(ahead * MS);
+        server
+    });
+    let mut last = SnowflakeId::new(0);
+    for round in 0..600 {
+        let at = [0, 1, 0, 2, 3, 1][round % 6];
+        // An ID that is too far ahead is not for long.
+        let waited = (0..=9).find(|_| {
+            let is_observed = observes_id(&servers[at], last) == Ok(());
+            servers.iter_mut().for_each(|server| server.pass(MS));
+            is_observed
+        });
+        assert!(waited.is_some(), "{round}");
+        for _ in 0..=round % 97 {
+            let id = next_id(&servers[at]);
+            assert!(id > last, "{id:?} after {last:?}");
+            last = id;
+        }
+        // A call that has waited lets time pass for all.
+        let boot = servers[at].boot.get();
+        for server in &mut servers {
+            server.pass((boot - server.boot.get()).max(0));
+            let lead = (server.cursor().get() >> 2).cast_signed() - server.wall.get() / MS;
+            assert!(lead <= 21, "{lead} ticks ahead");
+        }
+    }
 }
 
 #[test]
@@ -111,7 +248,7 @@ fn what_is_too_far_ahead_changes_nothing() {
     let mut server = server();
     next(&server);
     server.restart();
-    let (first, _) = next(&server);
+    let first = next(&server);
     assert!(first > 105, "{first}");
     assert_eq!(observes(&server, first + 2), Ok(()));
     assert_eq!(observes(&server, first + 3), too_far(3, 2));
@@ -122,11 +259,11 @@ fn what_is_too_far_ahead_changes_nothing() {
 #[test]
 fn an_id_of_now_is_observed_after_the_clock_was_set_forward() {
     let mut server = server();
-    assert_eq!(next(&server).0, 100);
+    assert_eq!(next(&server), 100);
     server.step(5 * MS);
     assert_eq!(observes(&server, 105), Ok(()));
     assert_eq!(server.marks.get(), 2);
-    assert_eq!(next(&server).0, 106);
+    assert_eq!(next(&server), 106);
     // What is too far ahead is so by the wall clock, and the clock is looked at once.
     server.step(5 * MS);
     assert_eq!(observes(&server, 113), too_far(3, 2));
@@ -164,11 +301,11 @@ fn at_the_bound_the_clock_follows_too() {
             Millis::new(60),
         )
     });
-    assert_eq!(next(&server).0, 100);
+    assert_eq!(next(&server), 100);
     assert_eq!(server.reserved(), Position::new(105 << 2));
     server.step(3 * MS);
     assert_eq!(observes(&server, 103), Ok(()));
-    assert_eq!(next(&server).0, 104);
+    assert_eq!(next(&server), 104);
 }
 
 #[test]
@@ -183,13 +320,8 @@ fn max_observe_is_a_limit_besides() {
     assert_eq!(within(2, 1), too_far(2, 1));
     assert_eq!(within(1, 1), Ok(()));
     // Whole ticks count.
-    let fields = [
-        (FieldRole::Time, 9),
-        (FieldRole::Worker, 2),
-        (FieldRole::Sequence, 2),
-    ];
     let slow = Generator {
-        layout: Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap(),
+        layout: layout(10, &TINY),
         ..tiny(OnRollback::Continue)
     };
     let within = |tick, most| observes(&with(slow, most), tick);
@@ -235,7 +367,7 @@ fn marks_are_as_many_as_for_ids() {
         }
         server.marks.get()
     };
-    let issued = run(&|server, _| assert!(next(server).0 > 0));
+    let issued = run(&|server, _| assert!(next(server) > 0));
     let observed = run(&|server, tick| observes(server, tick + 2).unwrap());
     assert!(issued > 50, "{issued}");
     assert!(observed <= issued, "{observed} {issued}");
@@ -251,22 +383,9 @@ fn marks_are_as_many_as_for_ids() {
 }
 
 #[test]
-fn a_crash_does_not_undo_it() {
-    for on_rollback in [OnRollback::Continue, OnRollback::Wait] {
-        for ahead in 0..=2 {
-            let mut server = server_of(tiny(on_rollback));
-            assert_eq!(observes(&server, 100 + ahead), Ok(()));
-            server.step(-20 * MS);
-            server.restart();
-            assert!(next(&server).0 > 100 + ahead);
-        }
-    }
-}
-
-#[test]
 fn a_clock_that_is_set_back_is_noticed_afterwards() {
     let mut server = server_of(tiny(OnRollback::Wait));
-    assert_eq!(next(&server).0, 100);
+    assert_eq!(next(&server), 100);
     server.pass(3 * MS);
     assert_eq!(observes(&server, 104), Ok(()));
     // Behind the reading by which the cursor was moved, and not behind that of the ID.
@@ -287,7 +406,7 @@ fn a_clock_that_is_set_back_is_noticed_afterwards() {
     assert!(matches!(observes(&server, 105), Err(Stop::Sleeps(_))));
     server.naps = Naps::Pass;
     assert_eq!(observes(&server, 105), Ok(()));
-    assert_eq!(next(&server).0, 106);
+    assert_eq!(next(&server), 106);
 }
 
 /// Ends the slewed line that a start has left, as an ID does.
@@ -296,7 +415,7 @@ fn a_line_that_was_met_ends() {
     let mut server = server_of(tiny(OnRollback::Wait));
     next(&server);
     server.restart();
-    let (first, _) = next(&server);
+    let first = next(&server);
     let line = |server: &Server| server.slot.clock().line(|| server.boot());
     assert!(line(&server).is_some());
     server.pass(40 * MS);
@@ -350,7 +469,7 @@ fn a_worker_id_from_a_registry() {
     );
     server.renews = Some(Millis::new(20));
     assert_eq!(observes(&server, 102), Ok(()));
-    assert_eq!(next(&server).0, 103);
+    assert_eq!(next(&server), 103);
     // A slot that was closed: the next tenure continues after what was observed.
     assert_eq!(observes(&server, 104), Ok(()));
     let _ = server.close();
@@ -361,7 +480,7 @@ fn a_worker_id_from_a_registry() {
     let before = server.marks.get();
     assert_eq!(observes(&server, 104), Ok(()));
     assert_eq!(server.marks.get(), before + 1);
-    assert!(next(&server).0 > 104);
+    assert!(next(&server) > 104);
 }
 
 #[test]
@@ -378,81 +497,57 @@ fn the_end_of_the_layout() {
             "{refused:?}"
         );
     }
-    assert_eq!(next(&server).0, 510);
+    assert_eq!(next(&server), 510);
 }
 
 #[test]
 fn only_generators_whose_ids_ascend() {
-    let of = |label: &str| {
-        let label = Label::parse(label).unwrap_or_else(|error| panic!("{label}: {error:?}"));
+    let of = |layout: &str, policy: &str| {
+        let label = format!("epoch=2025-01-01Z layout='{layout}' {policy}");
+        let label = Label::parse(&label).unwrap_or_else(|error| panic!("{label}: {error:?}"));
         label.generator().descends()
     };
-    let fields = "epoch=2025-01-01Z layout=";
-    for (layout, policy, expected) in [
-        ("time:41 worker:10 sequence:12", "", None),
-        ("time:41 worker:10 sequence:12", "on_rollback=wait", None),
-        ("time:41 worker:10 sequence:12", "on_rollback=error", None),
-        (
-            "time:41 worker:10 sequence:12",
-            "sequence_start=random",
-            None,
-        ),
-        ("time:41 sequence:12 worker:10", "", None),
-        ("shard:5=3 time:41 worker:5 sequence:12", "", None),
-        ("time:41 tenant:10=caller worker:4 sequence:8", "", None),
-        (
-            "time:41 worker:8 clock:2 sequence:12",
-            "on_exhausted=next_clock",
-            None,
-        ),
-        (
-            "tenant:5=caller time:41 worker:5 sequence:12",
-            "",
-            Some(Descent::Layout(OrderError::TimeBelow)),
-        ),
-        (
-            "worker:10 time:41 sequence:12",
-            "",
-            Some(Descent::Layout(OrderError::TimeBelow)),
-        ),
-        (
-            "clock:2 time:41 worker:8 sequence:12",
-            "on_exhausted=next_clock",
-            Some(Descent::Layout(OrderError::TimeBelow)),
-        ),
-        (
-            "time_reversed:41 worker:10 sequence:12",
-            "",
-            Some(Descent::Layout(OrderError::Reversed)),
-        ),
-        (
-            "time:41 worker:8 clock:2 sequence:12",
-            "on_rollback=next_clock",
-            Some(Descent::Rollback),
-        ),
-        (
-            "time:41 worker:10 sequence:12",
-            "on_rollback=next_worker",
-            Some(Descent::Rollback),
-        ),
+    let usual = "time:41 worker:10 sequence:12";
+    for policy in [
+        "",
+        "on_rollback=wait",
+        "on_rollback=error",
+        "sequence_start=random",
     ] {
-        assert_eq!(
-            of(&format!("{fields}'{layout}' {policy}")),
-            expected,
-            "{layout} {policy}"
-        );
+        assert_eq!(of(usual, policy), None, "{policy}");
     }
-    let mut generator = tiny(OnRollback::Continue);
-    let fields = [
-        (FieldRole::TimeReversed, 9),
-        (FieldRole::Worker, 2),
-        (FieldRole::Sequence, 2),
-    ];
-    generator.layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
-    let server = server_of(generator);
+    for layout in [
+        "time:41 sequence:12 worker:10",
+        "shard:5=3 time:41 worker:5 sequence:12",
+        "time:41 tenant:10=caller worker:4 sequence:8",
+    ] {
+        assert_eq!(of(layout, ""), None, "{layout}");
+    }
+    let clocks = "time:41 worker:8 clock:2 sequence:12";
+    assert_eq!(of(clocks, "on_exhausted=next_clock"), None);
+    let rollback = Some(Descent::Rollback);
+    assert_eq!(of(clocks, "on_rollback=next_clock"), rollback);
+    assert_eq!(of(usual, "on_rollback=next_worker"), rollback);
+    let below = Some(Descent::Layout(OrderError::TimeBelow));
+    let above = "clock:2 time:41 worker:8 sequence:12";
+    assert_eq!(of(above, "on_exhausted=next_clock"), below);
+    assert_eq!(of("worker:10 time:41 sequence:12", ""), below);
+    assert_eq!(
+        of("tenant:5=caller time:41 worker:5 sequence:12", ""),
+        below
+    );
+    let reversed = Descent::Layout(OrderError::Reversed);
+    assert_eq!(
+        of("time_reversed:41 worker:10 sequence:12", ""),
+        Some(reversed)
+    );
+    let [_, worker, sequence] = TINY;
+    let server = server_of(Generator {
+        layout: layout(1, &[(FieldRole::TimeReversed, 9), worker, sequence]),
+        ..tiny(OnRollback::Continue)
+    });
     next(&server);
     let before = state(&server);
-    let reversed = Descent::Layout(OrderError::Reversed);
     for tick in [0, 100, 400] {
         assert_eq!(
             observes(&server, tick),
@@ -465,14 +560,9 @@ fn only_generators_whose_ids_ascend() {
 /// IDs of all 64 bits turn negative half-way, and then sort before the others.
 #[test]
 fn ids_ascend_until_they_turn_negative() {
-    let fields = [
-        (FieldRole::Time, 9),
-        (FieldRole::Fixed(0), 51),
-        (FieldRole::Worker, 2),
-        (FieldRole::Sequence, 2),
-    ];
+    let [time, worker, sequence] = TINY;
     let mut generator = tiny(OnRollback::Continue);
-    generator.layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
+    generator.layout = layout(1, &[time, (FieldRole::Fixed(0), 51), worker, sequence]);
     let at = UnixMillis::new(256);
     let negative = Descent::Layout(OrderError::NegativeFrom(at));
     assert_eq!(generator.descends(), None);
@@ -486,156 +576,5 @@ fn ids_ascend_until_they_turn_negative() {
     server.pass(2 * MS);
     for tick in [100, 254, 255, 256] {
         assert_eq!(observes(&server, tick), refused);
-    }
-}
-
-/// What a call waits for, it gets as a caller who takes IDs would.
-#[test]
-fn an_exhausted_tick_is_no_obstacle() {
-    let mut generator = tiny(OnRollback::Continue);
-    generator.policy.on_exhausted = OnExhausted::Error;
-    let server = server_of(generator);
-    while let Outcome::Issued { .. } = server.call(1) {}
-    let before = state(&server);
-    for tick in [100, 102] {
-        assert_eq!(observes(&server, tick), Ok(()));
-    }
-    assert_eq!(observes(&server, 103), too_far(3, 2));
-    assert_eq!(state(&server), before);
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    One,
-    Four,
-    /// An ID is observed whose tick is this far ahead of the generator's clock.
-    Observe(i64),
-    Pass,
-    Step(i64),
-    Crash,
-    Promote,
-    /// A reservation under way takes its next step.
-    GoOn,
-}
-
-/// Walks all sequences of events of this length. Returns how many IDs were issued, and how
-/// many observed.
-fn walk(generator: Generator, apart: bool, events: &[Event], length: u32) -> (u64, u64) {
-    let (mut issued, mut observed) = (0, 0);
-    let count = events.len();
-    for number in 0..count.pow(length) {
-        let walk: Vec<_> = (0..length)
-            .map(|at| events[number / count.pow(at) % count])
-            .collect();
-        let mut server = server_of(generator);
-        server.apart = apart;
-        let (mut last, mut passed) = (None, None);
-        for &event in &walk {
-            let call = match event {
-                Event::One => server.call(1),
-                Event::Four => server.call(4),
-                Event::Observe(ahead) => {
-                    let now = server.now().millis().get();
-                    let tick = (now + ahead).cast_unsigned();
-                    let before = state(&server);
-                    let result = observes(&server, tick);
-                    if result.is_ok() {
-                        observed += 1;
-                        passed = passed.max(Some(tick));
-                        // A start may have moved the generator's clock.
-                        let now = server.now().millis().get();
-                        let farthest = Position::new((now + 3).cast_unsigned() << 2);
-                        assert!(
-                            server.cursor().get() <= before.0.get().max(farthest.get()),
-                            "past the borrow window: {walk:?}"
-                        );
-                        // The mark on disk is past it, whatever becomes of the server.
-                        let mark = server.mark().unwrap();
-                        assert!(mark > UnixMillis::new(tick.cast_signed()), "{walk:?}");
-                        assert!(server.cursor().get() >= (tick + 1) << 2, "{walk:?}");
-                    }
-                    if ahead > 2 {
-                        // Unless the cursor is past it, as before a rollback.
-                        assert_eq!(state(&server), before, "too far: {walk:?}");
-                    }
-                    continue;
-                }
-                Event::Pass => {
-                    server.pass(MS);
-                    continue;
-                }
-                Event::Step(by) => {
-                    server.step(by * MS);
-                    continue;
-                }
-                Event::Crash => {
-                    server.pass(MS);
-                    server.restart();
-                    continue;
-                }
-                Event::Promote => {
-                    server.promote(-2 * MS);
-                    continue;
-                }
-                Event::GoOn => {
-                    server.go_on();
-                    continue;
-                }
-            };
-            let Outcome::Issued { start, end } = call else {
-                continue;
-            };
-            for at in start.get()..end.get() {
-                assert!(last < Some(at), "{at} after {last:?}: {walk:?}");
-                assert!(
-                    passed < Some(at >> 2),
-                    "{at} after tick {passed:?}: {walk:?}"
-                );
-                last = Some(at);
-                issued += 1;
-            }
-        }
-    }
-    (issued, observed)
-}
-
-#[test]
-fn every_walk_of_ids_and_observed_ids() {
-    use Event::{Crash, Four, Observe, One, Pass, Promote, Step};
-    for on_rollback in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
-        let generator = tiny(on_rollback);
-        let events = [
-            One,
-            Four,
-            Observe(0),
-            Observe(2),
-            Observe(3),
-            Pass,
-            Step(-3),
-            Crash,
-        ];
-        let (issued, observed) = walk(generator, false, &events, 5);
-        assert!(issued > 30_000 && observed > 20_000, "{issued} {observed}");
-        let events = [
-            One,
-            Observe(1),
-            Observe(-1),
-            Pass,
-            Step(-1),
-            Step(4),
-            Promote,
-        ];
-        let (issued, observed) = walk(generator, false, &events, 5);
-        assert!(issued > 5_000 && observed > 10_000, "{issued} {observed}");
-    }
-}
-
-#[test]
-fn every_walk_while_a_reserver_is_under_way() {
-    use Event::{Crash, Four, GoOn, Observe, One, Pass};
-    for on_rollback in [OnRollback::Continue, OnRollback::Wait] {
-        let events = [One, Four, Observe(0), Observe(2), Pass, GoOn, Crash];
-        let (issued, observed) = walk(tiny(on_rollback), true, &events, 6);
-        assert!(issued > 400 && observed > 200, "{issued} {observed}");
     }
 }

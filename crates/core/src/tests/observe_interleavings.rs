@@ -1,6 +1,6 @@
 //! Every interleaving of a session that observes an ID with issuers, a reserver and the one that
-//! closes the slot, explored by loom on the production steps: [`Live::pass`],
-//! [`Live::issue`], and [`Planned`] to published.
+//! closes the slot, explored by loom on the production steps: [`Live::exceeds`],
+//! [`Live::raise_past`], [`Live::issue`], and [`Planned`] to published.
 
 use std::collections::BTreeSet;
 
@@ -8,28 +8,17 @@ use loom::sync::Arc;
 
 use super::super::clock::Reading;
 use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::{Clocks, Issued, Pass, Step};
+use super::super::cursor::{Clocks, Issued, Step};
 use super::super::generator::Generator;
-use super::super::id::{BootNanos, Position, Tick, UnixMillis, UnixNanos};
+use super::super::id::{BootNanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos, WorkerId};
 use super::super::plan::Plan;
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::slot::{Reserving, Slot};
 use super::super::sync::{AtomicI64, AtomicU64, Ordering};
 use super::super::tenure::{Generation, Tenure};
-use super::scaffold::{self, MS, carry_out, first, plan, second, settled, spawn, zero};
+use super::scaffold::{self, MS, carry_out, first, plan, second, settled, spawn};
 
-/// Four IDs a tick; borrows two ticks. The clock agrees with the boot clock.
-fn generator(on_rollback: OnRollback) -> Generator {
-    let policy = Policy {
-        on_rollback,
-        max_borrow_ticks: 2,
-        sequence_start: SequenceStart::vibrate(1),
-        ..Policy::DEFAULT
-    };
-    scaffold::generator(2, policy)
-}
-
-/// The first position of a tick.
+/// The first position of a tick, of which each has four.
 const fn at(tick: u64) -> u64 {
     tick << 2
 }
@@ -39,10 +28,10 @@ struct Shared {
     slot: Slot,
     /// The durable mark, as a position.
     mark: AtomicU64,
-    /// In milliseconds.
+    /// In milliseconds. The boot clock agrees.
     wall: AtomicI64,
-    /// The first tick that may be issued, as an observer has brought about.
-    from: AtomicU64,
+    /// The greatest ID that was observed.
+    seen: AtomicI64,
 }
 
 impl Clocks for &Shared {
@@ -50,26 +39,35 @@ impl Clocks for &Shared {
         UnixNanos::new(self.wall.load(Ordering::Acquire) * MS)
     }
     fn boot(&self) -> BootNanos {
-        BootNanos::new(self.wall.load(Ordering::Acquire) * MS)
+        BootNanos::new(self.wall().get())
     }
     fn read(&self) -> Reading {
-        zero()
+        Reading {
+            boot: self.boot(),
+            wall: self.wall(),
+        }
     }
 }
 
 impl Shared {
-    /// The cursor is at a position, and the bound at a tick, for the first tenure.
-    fn new(on_rollback: OnRollback, cursor: u64, bound: u64, wall: i64) -> Arc<Self> {
-        let generator = generator(on_rollback);
+    /// The cursor is at a position, and the bound at a tick, for a tenure. Borrows two ticks.
+    fn new(on_rollback: OnRollback, tenure: Tenure, cursor: u64, to: u64, wall: i64) -> Arc<Self> {
+        let policy = Policy {
+            on_rollback,
+            max_borrow_ticks: 2,
+            sequence_start: SequenceStart::vibrate(1),
+            ..Policy::DEFAULT
+        };
+        let generator = scaffold::generator(2, policy);
         let shared = Self {
             generator,
             slot: settled(&generator),
             mark: AtomicU64::new(0),
             wall: AtomicI64::new(wall),
-            from: AtomicU64::new(0),
+            seen: AtomicI64::new(-1),
         };
-        if bound > 0 {
-            assert!(shared.reserve(first(), Some(cursor), bound));
+        if to > 0 {
+            assert!(shared.reserve(tenure, Some(cursor), to));
         }
         Arc::new(shared)
     }
@@ -91,56 +89,61 @@ impl Shared {
         carry_out(&plan, &self.generator, live, write, || {}).1
     }
 
-    /// One attempt. What is issued lies below the mark on disk, and after all that had been
-    /// observed before.
-    fn issue(&self, mine: Generation) -> Option<u64> {
-        let from = self.from.load(Ordering::Acquire);
+    /// The ID of a server with this worker ID.
+    fn id(&self, tick: u64, worker: i64, sequence: i64) -> SnowflakeId {
+        let layout = self.generator.layout;
+        layout.encode(Tick::new(tick), worker, sequence).unwrap()
+    }
+
+    fn step(&self, mine: Generation) -> Step {
         let live = self.slot.live();
-        let step = match self.generator.policy.on_rollback.watches() {
+        match self.generator.policy.on_rollback.watches() {
             true => live.issue::<true>(&self.generator, mine, 1, &self),
             false => live.issue::<false>(&self.generator, mine, 1, &self),
-        };
-        let Step::Issue(Issued { start, end, .. }) = step else {
+        }
+    }
+
+    /// One attempt. What is issued lies below the mark on disk, and sorts after all that had been
+    /// observed before.
+    fn issue(&self, mine: Generation) -> Option<u64> {
+        let seen = self.seen.load(Ordering::Acquire);
+        let Step::Issue(Issued { start, end, .. }) = self.step(mine) else {
             return None;
         };
-        assert!(
-            end.get() <= self.mark.load(Ordering::Acquire),
-            "past the mark"
-        );
-        assert!(start.get() >= at(from), "{start:?}, tick {from} on");
+        let mark = self.mark.load(Ordering::Acquire);
+        assert!(end.get() <= mark, "past the mark");
+        let layout = self.generator.layout;
+        let id = layout.compose(start, layout.stamp(mine.worker().unwrap()).unwrap());
+        assert!(id.get() > seen, "{id:?} after {seen}");
         Some(start.get())
     }
 
-    /// One attempt. The cursor is never raised past the mark, or the borrow window.
-    fn observe(&self, tick: u64) -> Pass {
-        let live = self.slot.live();
+    /// One attempt: to where the cursor was raised, or nowhere; or what must happen first. It is
+    /// never raised past the mark, or the borrow window.
+    fn observe(&self, mine: Generation, id: SnowflakeId) -> Result<Option<u64>, Step> {
+        let (live, generator) = (self.slot.live(), &self.generator);
+        let tick = generator.layout.tick_of_id(id);
         let now = self.wall.load(Ordering::Acquire).cast_unsigned();
-        let pass = match self.generator.policy.on_rollback.watches() {
-            true => live.pass::<true>(&self.generator, Tick::new(tick), &self),
-            false => live.pass::<false>(&self.generator, Tick::new(tick), &self),
+        let raised = if live.exceeds(generator, mine, (id, tick), &self) {
+            None
+        } else if generator.policy.on_rollback.watches() {
+            Some(live.raise_past::<true>(generator, tick, &self)?.get())
+        } else {
+            Some(live.raise_past::<false>(generator, tick, &self)?.get())
         };
-        if let Pass::Raised(to) = pass {
-            assert!(
-                to.get() <= self.mark.load(Ordering::Acquire),
-                "past the mark"
-            );
-            assert!(to.get() <= at(now + 3), "past the borrow window");
-        }
-        if matches!(pass, Pass::Past | Pass::Raised(_)) {
-            assert!(live.cursor().position().get() >= at(tick + 1));
-            assert!(self.mark.load(Ordering::Acquire) >= at(tick + 1));
-            self.from.store(tick + 1, Ordering::Release);
-        }
-        pass
+        let mark = self.mark.load(Ordering::Acquire);
+        assert!(
+            at(tick.get() + 1).max(raised.unwrap_or(0)) <= mark,
+            "past the mark"
+        );
+        assert!(raised <= Some(at(now + 3) + 1), "past the borrow window");
+        self.seen.store(id.get(), Ordering::Release);
+        Ok(raised)
     }
 }
 
 fn explore<T: Ord + Send + 'static>(f: impl Fn() -> T + Sync + Send + 'static) -> BTreeSet<T> {
     scaffold::explore(2, f)
-}
-
-fn is_done(pass: Pass) -> bool {
-    matches!(pass, Pass::Past | Pass::Raised(_))
 }
 
 /// One adds to the cursor, the other finds a fresh tick, or both add; the observer then takes
@@ -151,11 +154,10 @@ fn two_issuers_and_one_who_observes() {
         for ahead in [0, 1, 2] {
             let tick = now.cast_unsigned() + ahead;
             let seen = explore(move || {
-                let s = Shared::new(OnRollback::Continue, cursor, 20, now);
+                let s = Shared::new(OnRollback::Continue, first(), cursor, 20, now);
                 let mine = first().generation;
                 let issuers = [(); 2].map(|()| spawn(&s, move |s| s.issue(mine)));
-                let pass = s.observe(tick);
-                assert!(is_done(pass), "{pass:?}");
+                let raised = s.observe(mine, s.id(tick, 3, 0)).unwrap();
                 let its = s.issue(mine);
                 let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
                 let issued = [one, other, its];
@@ -163,7 +165,7 @@ fn two_issuers_and_one_who_observes() {
                 assert_eq!(ids.len(), issued.iter().flatten().count(), "{issued:?}");
                 // There is room but at the end of the borrow window.
                 assert!(ahead == 2 || its.is_some());
-                (one.is_some(), other.is_some(), pass == Pass::Past)
+                (one.is_some(), other.is_some(), raised.is_none())
             });
             assert!(seen.len() > 1 || ahead < 2, "{seen:?}");
         }
@@ -174,24 +176,20 @@ fn two_issuers_and_one_who_observes() {
 #[test]
 fn an_issuer_an_observer_and_a_reserver_that_extends() {
     let seen = explore(|| {
-        let s = Shared::new(OnRollback::Continue, at(5) + 2, 6, 5);
+        let s = Shared::new(OnRollback::Continue, first(), at(5) + 2, 6, 5);
         let mine = first().generation;
         let issuer = spawn(&s, move |s| [s.issue(mine), s.issue(mine)]);
-        let observer = spawn(&s, |s| s.observe(6));
+        let observer = spawn(&s, move |s| s.observe(mine, s.id(6, 3, 0)));
         assert!(s.reserve(first(), None, 9));
-        let ([one, other], pass) = (issuer.join().unwrap(), observer.join().unwrap());
+        let ([one, other], raised) = (issuer.join().unwrap(), observer.join().unwrap());
         assert!(one.is_none() || one != other, "twice: {one:?}");
         // Later calls have to obey it. Issuers that met a limit have skipped some.
         let later = s.issue(mine);
-        assert!(
-            later.is_none() || later != one && later != other,
-            "twice: {later:?}"
-        );
-        let is_waiting = pass
-            == Pass::Needs(Step::Reserve {
-                through: Tick::new(7),
-            });
-        assert!(is_waiting || pass == Pass::Raised(Position::new(at(7) + 1)));
+        let is_new = later != one && later != other;
+        assert!(later.is_none() || is_new, "twice: {later:?}");
+        let through = Tick::new(7);
+        let is_waiting = raised == Err(Step::Reserve { through });
+        assert!(is_waiting || raised == Ok(Some(at(7) + 1)));
         (is_waiting, other.is_some_and(|at| at >= 28))
     });
     assert_eq!(seen.len(), 3, "{seen:?}");
@@ -201,54 +199,62 @@ fn an_issuer_an_observer_and_a_reserver_that_extends() {
 #[test]
 fn an_observer_and_a_start_at_a_mark() {
     let seen = explore(|| {
-        let s = Shared::new(OnRollback::Continue, 0, 0, 5);
+        let s = Shared::new(OnRollback::Continue, first(), 0, 0, 5);
         let mine = first().generation;
         let issuer = spawn(&s, move |s| s.issue(mine));
-        let observer = spawn(&s, |s| s.observe(6));
+        let observer = spawn(&s, move |s| s.observe(mine, s.id(6, 3, 0)));
         // The cursor is raised first, and the bound published last.
         assert!(s.reserve(first(), Some(at(9)), 12));
-        let (issued, pass) = (issuer.join().unwrap(), observer.join().unwrap());
+        let (issued, raised) = (issuer.join().unwrap(), observer.join().unwrap());
         assert!(issued.is_none_or(|position| position >= at(9)));
-        // It is never the observer who moves the cursor there.
-        assert!(
-            matches!(pass, Pass::Past | Pass::Needs(Step::Reserve { .. })),
-            "{pass:?}"
-        );
-        is_done(pass)
+        raised.is_ok()
     });
     assert_eq!(seen, [false, true].into());
 }
 
-/// The slot comes to another tenure while sessions of both issue, and one of the first
-/// observes.
+/// The slot comes to another tenure while sessions of both issue, and one of them observes: an ID
+/// that lies ahead, or one that the tick at hand exceeds under one of the two worker IDs.
 #[test]
 fn an_observer_while_the_slot_comes_to_another_tenure() {
-    let seen = explore(|| {
-        let s = Shared::new(OnRollback::Continue, at(5) + 1, 7, 5);
-        let issuer = spawn(&s, |s| s.issue(second().generation));
-        let observer = spawn(&s, |s| (s.observe(6), s.issue(first().generation)));
-        assert!(s.reserve(second(), Some(at(7)), 10));
-        let (theirs, (pass, its)) = (issuer.join().unwrap(), observer.join().unwrap());
-        assert!(theirs.is_none_or(|position| position >= at(7)));
-        assert!(its.is_none_or(|position| position < at(7)));
-        (is_done(pass), theirs.is_some())
-    });
-    assert_eq!(seen.len(), 4, "{seen:?}");
+    let third = second().unregistered(WorkerId::new(0));
+    for (before, after, observes, (tick, worker, sequence)) in [
+        (first(), second(), first(), (6, 3, 0)),
+        (first(), second(), second(), (5, 0, 3)),
+        (second(), third, second(), (7, 0, 3)),
+    ] {
+        let seen = explore(move || {
+            let s = Shared::new(OnRollback::Continue, before, at(5) + 1, 7, 5);
+            let issuer = spawn(&s, move |s| s.issue(after.generation));
+            let observer = spawn(&s, move |s| {
+                let raised = s.observe(observes.generation, s.id(tick, worker, sequence));
+                (raised, s.issue(before.generation))
+            });
+            assert!(s.reserve(after, Some(at(7)), 10));
+            let (theirs, (raised, its)) = (issuer.join().unwrap(), observer.join().unwrap());
+            assert!(theirs.is_none_or(|position| position >= at(7)));
+            assert!(its.is_none_or(|position| position < at(7)));
+            let later = s.issue(after.generation);
+            assert!(later.is_none() || later != theirs, "twice: {later:?}");
+            (raised.is_ok(), theirs.is_some(), its.is_some())
+        });
+        assert!(seen.len() > 2, "{seen:?}");
+    }
 }
 
 /// Closing a slot tells where IDs end, whatever is observed at that time.
 #[test]
 fn an_observer_while_the_slot_is_closed() {
     let seen = explore(|| {
-        let s = Shared::new(OnRollback::Continue, at(5) + 1, 9, 5);
-        let observer = spawn(&s, |s| s.observe(6));
-        let issuer = spawn(&s, |s| s.issue(first().generation));
+        let s = Shared::new(OnRollback::Continue, first(), at(5) + 1, 9, 5);
+        let mine = first().generation;
+        let observer = spawn(&s, move |s| s.observe(mine, s.id(6, 3, 0)));
+        let issuer = spawn(&s, move |s| s.issue(mine));
         let end = s.slot.close().unwrap();
-        let (pass, issued) = (observer.join().unwrap(), issuer.join().unwrap());
+        let (raised, issued) = (observer.join().unwrap(), issuer.join().unwrap());
         assert!(issued.is_none_or(|position| UnixMillis::new((position >> 2).cast_signed()) < end));
-        assert_eq!(s.issue(first().generation), None);
+        assert_eq!(s.issue(mine), None);
         assert!(s.slot.live().cursor().position().get() >= at(9));
-        (is_done(pass), issued.is_some())
+        (raised.is_ok(), issued.is_some())
     });
     assert_eq!(seen.len(), 4, "{seen:?}");
 }
@@ -257,19 +263,40 @@ fn an_observer_while_the_slot_is_closed() {
 /// to be behind, and no call waits for it as for the next tick.
 #[test]
 fn an_observer_of_a_clock_that_is_set_back() {
+    for tick in [6, 10] {
+        let seen = explore(move || {
+            let s = Shared::new(OnRollback::Error, first(), at(5) + 1, 12, 5);
+            s.slot.clock().start_at(UnixNanos::new(5 * MS));
+            s.wall.store(8, Ordering::Release);
+            let mine = first().generation;
+            let issuer = spawn(&s, move |s| s.issue(mine));
+            assert!(s.observe(mine, s.id(tick, 3, 0)).is_ok());
+            s.wall.store(7, Ordering::Release);
+            let step = s.step(mine);
+            assert!(matches!(step, Step::RolledBack { .. }), "{step:?}");
+            issuer.join().unwrap()
+        });
+        assert!(seen.len() > 1, "{seen:?}");
+    }
+}
+
+/// For one that does not: what its clock has left behind stays behind, though a reserver finds
+/// the wall clock set back.
+#[test]
+fn an_observer_while_a_reserver_follows_a_clock_that_is_set_back() {
     let seen = explore(|| {
-        let s = Shared::new(OnRollback::Error, at(5) + 1, 12, 5);
-        s.slot.clock().start_at(UnixNanos::new(5 * MS));
-        s.wall.store(8, Ordering::Release);
+        let s = Shared::new(OnRollback::Continue, first(), at(5) + 1, 12, 8);
         let mine = first().generation;
         let issuer = spawn(&s, move |s| s.issue(mine));
-        let pass = s.observe(10);
-        assert_eq!(pass, Pass::Raised(Position::new(at(11))));
-        s.wall.store(7, Ordering::Release);
-        let live = s.slot.live();
-        let step = live.issue::<true>(&s.generator, mine, 1, &&*s);
-        assert!(matches!(step, Step::RolledBack { .. }), "{step:?}");
-        issuer.join().unwrap()
+        let observer = spawn(&s, move |s| (s.observe(mine, s.id(7, 3, 0)), s.issue(mine)));
+        s.slot.clock().anchor(Reading {
+            boot: BootNanos::new(8 * MS),
+            wall: UnixNanos::new(3 * MS),
+        });
+        let (issued, (raised, its)) = (issuer.join().unwrap(), observer.join().unwrap());
+        assert_eq!(raised, Ok(None));
+        assert!(its.is_some() && its != issued);
+        issued
     });
     assert!(seen.len() > 1, "{seen:?}");
 }

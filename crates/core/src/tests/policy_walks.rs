@@ -65,6 +65,8 @@ enum Event {
     Accept,
     /// No ID before two ticks from now: IDs from elsewhere exist there.
     Advance,
+    /// The greatest ID is observed of the tick that is this far ahead of the generator's clock.
+    Observe(i64),
     /// Somebody sets the sequence to an instant this many ticks from now; an instant
     /// far away is no mark.
     Setval(i64),
@@ -113,6 +115,8 @@ struct State {
     /// The latest reading of the wall clock by which an ID was issued, in
     /// milliseconds; since the last start, or since a superuser accepted another.
     seen: i64,
+    /// The latest tick of which an ID was observed.
+    observed: Option<Tick>,
     /// How many marks were written when somebody set the mark; equal if none was since.
     set_after: Option<u32>,
     /// By how many ticks the clocks of the lost servers were ahead since the last
@@ -241,7 +245,7 @@ impl Rules for Calls<'_> {
         state.server.hash(into);
         (state.issued, state.here).hash(into);
         state.registry.hash(into);
-        (state.seen, state.set_back, state.was_set()).hash(into);
+        (state.seen, state.set_back, state.was_set(), state.observed).hash(into);
         let policy = state.server.generator.policy;
         if policy.sequence_start == SequenceStart::Random {
             state.server.life.hash(into);
@@ -389,6 +393,38 @@ impl Calls<'_> {
                     }
                 }
             }
+            Event::Observe(ahead) => {
+                // A slot that the generator is about to get has another clock.
+                let _ = server.enter();
+                let layout = server.generator.layout;
+                let now = layout.tick_within(server.now().millis()).get();
+                let tick = Tick::new(now.saturating_add_signed(ahead)).min(layout.last_tick());
+                let Ok((_, greatest)) = layout.range_of(tick) else {
+                    return Ok(false);
+                };
+                let (borrow, cursor) = (server.generator.policy.max_borrow_ticks, server.cursor());
+                match protocol::observe(server, greatest, tick) {
+                    Ok(()) => {
+                        // A start may have moved the generator's clock.
+                        let now = layout.tick_within(server.now().millis()).get();
+                        let reached = layout.tick_of(server.cursor()).get();
+                        if server.cursor() != cursor && reached > now + borrow + 1 {
+                            return Err(format!("raised to {reached} at {now}"));
+                        }
+                        let mark = server.mark().max(server.slot.highest());
+                        if mark <= Some(layout.instant_of(tick)) {
+                            return Err(format!("{mark:?} is not past {tick:?}"));
+                        }
+                        state.observed = state.observed.max(Some(tick));
+                    }
+                    Err(Stop::Refused(IssueError::TooFarAhead { .. }))
+                        if ahead <= borrow as i64 =>
+                    {
+                        return Err(format!("{ahead} is too far, with {borrow}"));
+                    }
+                    Err(_) => {}
+                }
+            }
             Event::Relabel(to) if rewrites || server.generator == self.relabels[to] => {
                 return Ok(false);
             }
@@ -445,6 +481,9 @@ impl Calls<'_> {
                     let index = state.index(tick, fields.clock, fields.sequence);
                     if state.was_issued(worker, index) {
                         return Err(format!("twice: {fields:?}"));
+                    }
+                    if Some(fields.tick) <= state.observed {
+                        return Err(format!("not after {:?}: {fields:?}", state.observed));
                     }
                     let latest = if policy.sequence_start == SequenceStart::Random {
                         // Within a tick there is no order of IDs.
@@ -551,7 +590,7 @@ impl Calls<'_> {
                 return Err("nobody asked for a block".to_string());
             }
             Outcome::Refused(IssueError::TooFarAhead { .. } | IssueError::Descends(_)) => {
-                return Err("nobody observes an ID".to_string());
+                return Err("a call for IDs observes none".to_string());
             }
             Outcome::WaitsForLock => {}
             Outcome::WaitsAtBound => {
@@ -631,8 +670,8 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
             let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
             let worker = state.worker(before);
             let index = state.index(fields.tick.get(), fields.clock, fields.sequence);
-            if state.was_issued(worker, index) {
-                return Err(format!("twice: {fields:?}"));
+            if state.was_issued(worker, index) || Some(fields.tick) <= state.observed {
+                return Err(format!("twice, or not after what was observed: {fields:?}"));
             }
             state.set_issued(worker, index);
         }
@@ -654,7 +693,7 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
     let generator = server.generator;
     let layout = generator.layout;
     let tick = layout.tick_within(server.now().millis());
-    if server.left.get() == Some(tick) {
+    if server.left.get() == Some(tick) || Some(tick) <= state.observed {
         return Ok(());
     }
     let first = generator.policy.sequence_start.first_in(tick);
@@ -1074,6 +1113,7 @@ impl Walks<'_> {
             here: [0; WORDS],
             registry: self.registry.then(Registry::default),
             seen: i64::MIN,
+            observed: None,
             set_after: None,
             set_back: None,
         }
@@ -1240,6 +1280,34 @@ fn slots_and_files() {
         ..WALKS
     }
     .run(some());
+}
+
+#[test]
+fn observed_ids() {
+    use Event::{Accept, Batch, Close, Crash, Evict, GoOn, Grant, HalfBack};
+    use Event::{Observe, Old, One, Pass, Renew, Step};
+    let all = ALL.map(|on_rollback| generators(layout(64, 1, 2), on_rollback));
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    let ascending = |it: &Generator| it.descends().is_none();
+    let seen = [Observe(-1), Observe(0), Observe(2)];
+    let others = [One, Batch, Pass, Step(-3), Step(2), HalfBack, Crash];
+    Walks {
+        what: "observed IDs",
+        events: &[&seen[..], &others, &[Evict, Accept]].concat(),
+        depth: 4,
+        ..WALKS
+    }
+    .run(all.into_iter().filter(ascending).collect());
+    let others = [One, Pass, GoOn, Grant(1, 0), Renew, Old, Close];
+    Walks {
+        what: "observed IDs, a registry, taken apart",
+        events: &[&seen[..], &others].concat(),
+        apart: true,
+        prelude: &[Grant(0, 0), One, GoOn, GoOn, GoOn, One],
+        registry: true,
+        ..WALKS
+    }
+    .run(some().into_iter().filter(ascending).collect());
 }
 
 #[test]
