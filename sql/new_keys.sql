@@ -91,9 +91,8 @@ BEGIN
         is_done := true;
         RAISE NOTICE 'key % has default % in place of %', key.described, issue,
             CASE key.identity WHEN '' THEN 'sequence ' || key.sequence_name ELSE 'an identity' END
-            USING DETAIL = 'Its sequence is dropped.' || CASE key.identity WHEN 'a' THEN
-                ' It is no longer GENERATED ALWAYS: a default gives way to any value that a statement gives, also with OVERRIDING USER VALUE.'
-                ELSE '' END;
+            USING DETAIL = 'Its sequence is dropped.' || CASE WHEN key.identity = 'a' THEN
+                ' It is no longer GENERATED ALWAYS: a default gives way to any value that a statement gives, also with OVERRIDING USER VALUE.' ELSE '' END;
     END LOOP;
 
     IF is_done THEN

@@ -2,8 +2,7 @@
 -- two servers have the same one. crates/core/src/lease/registry.rs decides what is granted;
 -- src/registry.rs reads these tables for it, and stores what it says.
 --
--- Every request and every function of an administrator locks the registry first, as
--- src/registry.rs says.
+-- Each request and each call of an administrator locks the registry first, as src/registry.rs says.
 --
 -- Rows of _snowflake.leases are never deleted, not even with their pool: a later
 -- pool of the namespace that has the worker ID goes on above what was issued.

@@ -38,7 +38,7 @@
 -- about its former state, and a foreign key that was made since then is not checked.
 -- Values are always read as of now.
 
--- The next three are the only parts that SQL cannot have; src/sql/column.rs has them.
+-- The next four are the only parts that SQL cannot have; src/sql/column.rs and convert.rs have them.
 
 -- Locks a generator, by default the default one, and returns how many bits its IDs have, the
 -- next ID, whether all later IDs are above it, when IDs reach a value, and whether
@@ -60,6 +60,10 @@ CREATE FUNCTION _snowflake.warn_if_not_ready(generator regclass) RETURNS void
 CREATE FUNCTION _snowflake.read_as_owner(relation regclass, query text) RETURNS text
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
+-- It runs a statement in the same way, and returns the number of rows.
+CREATE FUNCTION _snowflake.run_as_owner(relation regclass, statement text) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
 
 -- The qualified name of a relation, for messages.
 CREATE FUNCTION _snowflake.name(relation regclass) RETURNS text
@@ -71,13 +75,6 @@ AS $$
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = relation
 $$;
-
--- Runs a statement as the owner of a table, whose rights the caller must have, and in a
--- security-restricted operation as REINDEX does; returns the number of rows. src/sql/convert.rs
--- has it.
-CREATE FUNCTION _snowflake.run_as_owner(relation regclass, statement text) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
 
 -- The type and modifier of a column, with domains replaced by their base types.
 CREATE FUNCTION _snowflake.base_type(type oid, typmod integer, OUT base regtype, OUT modifier integer)
