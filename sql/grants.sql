@@ -1,9 +1,9 @@
 -- Who may use what: this script is the last one, and only restrict.sql, which comes before it,
 -- grants or revokes too. What follows is the list of all that anybody may.
 -- An object that is not in the list is for superusers, and roles to which they grant it: the
--- registry, its administration, the clock and the statistics of the server, and all that
--- connects to other servers. tests/t/security/catalog_rules.pl lists who
--- may use each object, and each script of an update ends with such lines for what it makes.
+-- registry, its administration, the clock and the statistics of the server, and all that connects to
+-- other servers. tests/t/security/catalog_rules.pl lists who may use each object, and each script of
+-- an update ends with such lines for what it makes.
 
 -- What PUBLIC calls runs with the rights of its caller, and so do the functions and tables of
 -- this schema that it names. Nobody but a superuser may create objects in the schema.
@@ -60,12 +60,10 @@ GRANT EXECUTE ON FUNCTION
 TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE snowflake_partition(regclass, interval, integer, interval, regclass) TO PUBLIC;
 
--- It reads views with the rights of its caller.
-GRANT EXECUTE ON FUNCTION snowflake_status() TO PUBLIC;
-
--- Functions that those above call, or that views and the library call for a session. Each
--- does what its caller may do. A name without arguments is that of one function.
+-- Functions that those above call, or that views and the library call for a session; and
+-- snowflake_status(). Each does what its caller may do. A name without arguments is that of one function.
 GRANT EXECUTE ON FUNCTION
+    snowflake_status(),
     _snowflake.adopt_label, _snowflake.base_type, _snowflake.bound, _snowflake.check_coordinator, _snowflake.check_default, _snowflake.check_limits(),
     _snowflake.check_limits(regclass), _snowflake.check_limits_as, _snowflake.check_nodes, _snowflake.check_references, _snowflake.check_table,
     _snowflake.check_takes, _snowflake.check_values, _snowflake.comments, _snowflake.count_ids, _snowflake.create_generator,
