@@ -87,7 +87,7 @@ WHERE proname = 'snowflake_observe';
 SELECT snowflake_create_generator('near', $$preset=default max_observe='101 ms'$$);
 SELECT snowflake_create_generator('near', $$preset=default max_observe=0$$);
 SELECT snowflake_nextval('near') > 0 AS positive;
-SELECT code FROM error_of($$SELECT snowflake_observe(snowflake_encode(clock_timestamp() + interval '50 ms', 1, 0, 'near'), 'near')$$);
+SELECT code, detail, hint FROM error_of($$SELECT snowflake_observe(snowflake_encode(clock_timestamp() + interval '50 ms', 1, 0, 'near'), 'near')$$);
 
 DROP SEQUENCE wide, near, shard_3, clocks, reversed, below, shuffled, waits, tenants;
 DROP ROLE regress_snowflake_observer;

@@ -1,10 +1,8 @@
 //! Observing IDs of other servers: what is issued afterwards sorts after them, and nothing
 //! else changes.
 
-use super::super::cursor::{CLOSED, Clocks};
 use super::super::generator::{Descent, Generator};
 use super::super::id::{Millis, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
-use super::super::label::Label;
 use super::super::layout::{FieldRole, Layout, OrderError};
 use super::super::plan::ReserveError;
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
@@ -85,29 +83,6 @@ fn state(server: &Server) -> (Position, Position, Option<UnixMillis>, u32) {
 fn too_far(by: i64, limit: i64) -> Result<(), Stop> {
     let [by, limit] = [by, limit].map(Millis::new);
     Err(Stop::Refused(IssueError::TooFarAhead { by, limit }))
-}
-
-#[test]
-fn ids_go_on_after_what_was_observed() {
-    let server = server();
-    assert_eq!(next(&server), 100);
-    // Of the tick of now, ahead, and as far ahead as may be.
-    for ahead in 0..=2 {
-        assert_eq!(observes(&server, 100 + ahead), Ok(()));
-        // Another observer of it, or of an earlier one, changes nothing.
-        let before = state(&server);
-        for earlier in [0, 99, 100, 100 + ahead] {
-            assert_eq!(observes(&server, earlier), Ok(()));
-        }
-        assert_eq!(state(&server), before);
-        if ahead < 2 {
-            assert_eq!(next(&server), 101 + ahead);
-        }
-    }
-    assert_eq!(server.marks.get(), 1);
-    // A burst ends before that tick, too.
-    assert_eq!(server.cursor(), Position::new(103 << 2 | 1));
-    assert_eq!(server.call(1), Outcome::WaitsForTick(1));
 }
 
 /// A loop over the IDs of the server itself takes, borrows and writes what the IDs alone do.
@@ -351,27 +326,7 @@ fn sequence_numbers_stay_even() {
 }
 
 #[test]
-fn marks_are_as_many_as_for_ids() {
-    let run = |call: &dyn Fn(&Server, u64)| {
-        let mut server = server_of(Generator {
-            layout: Layout::DEFAULT,
-            ..tiny(OnRollback::Continue)
-        });
-        let epoch = server.generator.layout.epoch().get();
-        server.step(epoch * MS);
-        server.restart();
-        for tick in 100..1100 {
-            call(&server, tick);
-            call(&server, tick);
-            server.pass(MS);
-        }
-        server.marks.get()
-    };
-    let issued = run(&|server, _| assert!(next(server) > 0));
-    let observed = run(&|server, tick| observes(server, tick + 2).unwrap());
-    assert!(issued > 50, "{issued}");
-    assert!(observed <= issued, "{observed} {issued}");
-    // And a caller is elected to reserve ahead of need.
+fn a_caller_is_elected_to_reserve_ahead_of_need() {
     let mut server = server();
     assert_eq!(observes(&server, 100), Ok(()));
     let bound = server.reserved();
@@ -409,20 +364,6 @@ fn a_clock_that_is_set_back_is_noticed_afterwards() {
     assert_eq!(next(&server), 106);
 }
 
-/// Ends the slewed line that a start has left, as an ID does.
-#[test]
-fn a_line_that_was_met_ends() {
-    let mut server = server_of(tiny(OnRollback::Wait));
-    next(&server);
-    server.restart();
-    let first = next(&server);
-    let line = |server: &Server| server.slot.clock().line(|| server.boot());
-    assert!(line(&server).is_some());
-    server.pass(40 * MS);
-    assert_eq!(observes(&server, first + 20), Ok(()));
-    assert!(line(&server).is_none());
-}
-
 #[test]
 fn a_bound_that_is_gone_is_written_anew() {
     let server = server();
@@ -433,21 +374,6 @@ fn a_bound_that_is_gone_is_written_anew() {
     assert_eq!(observes(&server, 101), Ok(()));
     assert_eq!(server.marks.get(), 2);
     assert!(server.reserved().get() > server.cursor().get());
-    // The cursor has gone past the bound, as by additions that met there.
-    server.slot.live().cursor().raise(server.reserved());
-    let past = server.reserved().get() >> 2;
-    server
-        .slot
-        .live()
-        .cursor()
-        .raise(Position::new((past + 2) << 2));
-    let mut server = server;
-    server.pass(10 * MS);
-    let marks = server.marks.get();
-    assert_eq!(observes(&server, past - 1), Ok(()));
-    assert_eq!(server.marks.get(), marks);
-    assert_eq!(observes(&server, past), Ok(()));
-    assert_eq!(server.marks.get(), marks + 1);
 }
 
 #[test]
@@ -470,17 +396,8 @@ fn a_worker_id_from_a_registry() {
     server.renews = Some(Millis::new(20));
     assert_eq!(observes(&server, 102), Ok(()));
     assert_eq!(next(&server), 103);
-    // A slot that was closed: the next tenure continues after what was observed.
-    assert_eq!(observes(&server, 104), Ok(()));
     let _ = server.close();
-    assert_eq!(server.slot.live().bounds().reserved(), CLOSED);
     assert_eq!(observes(&server, 104), Err(Stop::NoWorker));
-    let bound = UnixMillis::new(500);
-    server.becomes(|it| it.granted(worker, floor, bound, floor, ahead));
-    let before = server.marks.get();
-    assert_eq!(observes(&server, 104), Ok(()));
-    assert_eq!(server.marks.get(), before + 1);
-    assert!(next(&server) > 104);
 }
 
 #[test]
@@ -502,59 +419,26 @@ fn the_end_of_the_layout() {
 
 #[test]
 fn only_generators_whose_ids_ascend() {
-    let of = |layout: &str, policy: &str| {
-        let label = format!("epoch=2025-01-01Z layout='{layout}' {policy}");
-        let label = Label::parse(&label).unwrap_or_else(|error| panic!("{label}: {error:?}"));
-        label.generator().descends()
+    let [time, worker, sequence] = TINY;
+    let of = |fields: &[(FieldRole, u32)], on_rollback| {
+        let mut generator = tiny(OnRollback::Continue);
+        (generator.layout, generator.policy.on_rollback) = (layout(1, fields), on_rollback);
+        let server = server_of(generator);
+        next(&server);
+        let before = state(&server);
+        let [past, other] = [0, 400].map(|tick| observes(&server, tick));
+        assert_eq!((past, state(&server)), (other, before));
+        past
     };
-    let usual = "time:41 worker:10 sequence:12";
-    for policy in [
-        "",
-        "on_rollback=wait",
-        "on_rollback=error",
-        "sequence_start=random",
-    ] {
-        assert_eq!(of(usual, policy), None, "{policy}");
-    }
-    for layout in [
-        "time:41 sequence:12 worker:10",
-        "shard:5=3 time:41 worker:5 sequence:12",
-        "time:41 tenant:10=caller worker:4 sequence:8",
-    ] {
-        assert_eq!(of(layout, ""), None, "{layout}");
-    }
-    let clocks = "time:41 worker:8 clock:2 sequence:12";
-    assert_eq!(of(clocks, "on_exhausted=next_clock"), None);
-    let rollback = Some(Descent::Rollback);
-    assert_eq!(of(clocks, "on_rollback=next_clock"), rollback);
-    assert_eq!(of(usual, "on_rollback=next_worker"), rollback);
-    let below = Some(Descent::Layout(OrderError::TimeBelow));
-    let above = "clock:2 time:41 worker:8 sequence:12";
-    assert_eq!(of(above, "on_exhausted=next_clock"), below);
-    assert_eq!(of("worker:10 time:41 sequence:12", ""), below);
-    assert_eq!(
-        of("tenant:5=caller time:41 worker:5 sequence:12", ""),
-        below
-    );
-    let reversed = Descent::Layout(OrderError::Reversed);
-    assert_eq!(
-        of("time_reversed:41 worker:10 sequence:12", ""),
-        Some(reversed)
-    );
-    let [_, worker, sequence] = TINY;
-    let server = server_of(Generator {
-        layout: layout(1, &[(FieldRole::TimeReversed, 9), worker, sequence]),
-        ..tiny(OnRollback::Continue)
-    });
-    next(&server);
-    let before = state(&server);
-    for tick in [0, 100, 400] {
-        assert_eq!(
-            observes(&server, tick),
-            Err(Stop::Refused(IssueError::Descends(reversed)))
-        );
-    }
-    assert_eq!(state(&server), before);
+    let refused = |descent| Err(Stop::Refused(IssueError::Descends(descent)));
+    let reversed = [(FieldRole::TimeReversed, 9), worker, sequence];
+    let reversed = of(&reversed, OnRollback::Continue);
+    assert_eq!(reversed, refused(Descent::Layout(OrderError::Reversed)));
+    let below = of(&[worker, time, sequence], OnRollback::Wait);
+    assert_eq!(below, refused(Descent::Layout(OrderError::TimeBelow)));
+    let clocks = [time, worker, (FieldRole::Clock, 1), sequence];
+    let clocks = of(&clocks, OnRollback::NextClock);
+    assert_eq!(clocks, refused(Descent::Rollback));
 }
 
 /// IDs of all 64 bits turn negative half-way, and then sort before the others.

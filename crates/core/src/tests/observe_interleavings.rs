@@ -195,23 +195,6 @@ fn an_issuer_an_observer_and_a_reserver_that_extends() {
     assert_eq!(seen.len(), 3, "{seen:?}");
 }
 
-/// A start at a mark: nothing may be allowed by the cursor alone.
-#[test]
-fn an_observer_and_a_start_at_a_mark() {
-    let seen = explore(|| {
-        let s = Shared::new(OnRollback::Continue, first(), 0, 0, 5);
-        let mine = first().generation;
-        let issuer = spawn(&s, move |s| s.issue(mine));
-        let observer = spawn(&s, move |s| s.observe(mine, s.id(6, 3, 0)));
-        // The cursor is raised first, and the bound published last.
-        assert!(s.reserve(first(), Some(at(9)), 12));
-        let (issued, raised) = (issuer.join().unwrap(), observer.join().unwrap());
-        assert!(issued.is_none_or(|position| position >= at(9)));
-        raised.is_ok()
-    });
-    assert_eq!(seen, [false, true].into());
-}
-
 /// The slot comes to another tenure while sessions of both issue, and one of them observes: an ID
 /// that lies ahead, or one that the tick at hand exceeds under one of the two worker IDs.
 #[test]
