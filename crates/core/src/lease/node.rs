@@ -32,8 +32,6 @@
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
 //!    that a later request than its latest was answered, or another one with its number,
 //!    stops at once.
-//!    So does one that is told that a later incarnation of its server has a worker ID. It asks
-//!    again now and then, in case that one ends.
 //! 9. **A floor far ahead** of the node's clock is not accepted, see [`FLOOR_LIMIT`]: the
 //!    clock of the server or of the registry is wrong, or what the registry stores is. The
 //!    node asks again, and takes the grant when its clock has come near enough.
