@@ -88,7 +88,7 @@ is((as('owner', q{
 	DECLARE name text; it record;
 	BEGIN
 		EXECUTE format('CREATE SCHEMA %1$I; GRANT ALL ON SCHEMA %1$I TO PUBLIC', schema);
-		FOREACH name IN ARRAY '{state,pools,leases,servers}'::text[] LOOP
+		FOREACH name IN ARRAY '{state,pools,leases}'::text[] LOOP
 			EXECUTE format('CREATE TABLE %1$I.%2$I (LIKE mold.%2$I INCLUDING ALL, CHECK (mold.grab()));
 				CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON %1$I.%2$I FOR EACH ROW EXECUTE FUNCTION mold.on_change();
 				GRANT ALL ON %1$I.%2$I TO PUBLIC', schema, name);

@@ -182,7 +182,7 @@ fn a_lock_that_looks_like_one_that_is_gone() {
         let found = scaffold::explore(2, move || {
             let s = server();
             // The list lacks nothing from here on.
-            let _ = s.report(1);
+            let _ = s.read(1);
             for mine in 0..locks {
                 let session = session(&s, mine, 3);
                 let _ = session.take();
