@@ -457,7 +457,7 @@ fn what_has_another_format_is_neither_read_nor_changed() {
     make_registry(&etcd);
     let mut server = granted(&etcd, 1);
     let format = |number| format!("\"format\":{number},");
-    for part in ["state", "pools", "workers", "renewals", "servers"] {
+    for part in ["state", "pools", "workers", "renewals"] {
         let stored = etcd.entries().into_iter().find(|entry| {
             let key = decoded(Some(&entry["key"])).unwrap();
             key.split('/').nth(2) == Some(part)
