@@ -102,6 +102,10 @@ fn own_ids_cost_nothing() {
             }
         }
         assert_eq!(next(&server), 200, "it has borrowed");
+        // The one that comes next does not sort before itself.
+        let coming = server.id(server.cursor());
+        assert_eq!(observes_id(&server, coming), Ok(()));
+        assert!(next_id(&server) > coming);
         assert!(server.marks.get() < 40, "{}", server.marks.get());
     }
 }
