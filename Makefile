@@ -59,10 +59,10 @@ check-core:
 # These are all tests but the core's, on PostgreSQL PG.
 test-server:
 	@tests/run server
-	@tests/run pg
 	@tests/run schema
 	@tests/run regress
 	@tests/run tap
+	@tests/run pg
 
 test-all:
 	@tests/all

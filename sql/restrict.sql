@@ -3,7 +3,7 @@
 -- privileges: ALTER DEFAULT PRIVILEGES of the superuser who makes the extension reaches its
 -- objects too. Grants follow.
 --
--- The scripts of both extensions have these statements; tools/env.sh puts in the name. They
+-- The scripts of both extensions have these statements; tools/env.sh puts the other name in. They
 -- serve CREATE EXTENSION only, when the script has made all objects itself: the owner of the
 -- database may add objects of his own to an extension later, and must not get a superuser as
 -- their owner. So they stay no function, and no script of an update has them.
@@ -14,7 +14,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 DO $$
 DECLARE
     root constant oid := 10;
-    extension constant name := '@extname@';
+    extension constant name := 'snowflake_id';
     it record;
 BEGIN
     FOR it IN

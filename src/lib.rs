@@ -5,6 +5,7 @@
 //! which calls nothing of PostgreSQL. `snowflake_registry_client` (`crates/registry-client`)
 //! talks to registries and to other servers, and does not call this one.
 
+#![cfg(feature = "postgres")]
 #![cfg_attr(
     feature = "pg_test",
     allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
@@ -48,6 +49,36 @@ mod tx_holds; // what this session holds back, and what prepared transactions do
 pub mod tests;
 
 pgrx::pg_module_magic!(name, version);
+
+// The script of CREATE EXTENSION is made of the parts in sql/, in this order: by cargo-pgrx, and
+// where that is not there, by tools/env.sh, which reads these lines.
+pgrx::extension_sql_file!("../sql/snowflake_id.sql");
+pgrx::extension_sql_file!("../sql/set_default.sql", requires = ["snowflake_id"]);
+pgrx::extension_sql_file!("../sql/set_defaults.sql", requires = ["set_default"]);
+pgrx::extension_sql_file!("../sql/registry.sql", requires = ["set_defaults"]);
+pgrx::extension_sql_file!("../sql/generator_pool.sql", requires = ["registry"]);
+pgrx::extension_sql_file!("../sql/citus.sql", requires = ["generator_pool"]);
+pgrx::extension_sql_file!("../sql/check.sql", requires = ["citus"]);
+pgrx::extension_sql_file!("../sql/partition.sql", requires = ["check"]);
+pgrx::extension_sql_file!("../sql/horizon.sql", requires = ["partition"]);
+pgrx::extension_sql_file!("../sql/status.sql", requires = ["horizon"]);
+pgrx::extension_sql_file!("../sql/check_registry.sql", requires = ["status"]);
+pgrx::extension_sql_file!("../sql/new_keys.sql", requires = ["check_registry"]);
+pgrx::extension_sql_file!("../sql/restrict.sql", requires = ["new_keys"]);
+pgrx::extension_sql_file!("../sql/grants.sql", requires = ["restrict"]);
+
+/// What pgrx-tests asks of the crate that it tests.
+#[cfg(test)]
+pub mod pg_test {
+    pub fn setup(_options: Vec<&str>) {}
+
+    pub fn postgresql_conf_options() -> Vec<&'static str> {
+        vec![
+            "shared_preload_libraries = 'snowflake_id'",
+            "snowflake_id.worker_id = 5",
+        ]
+    }
+}
 
 /// Called when the library is loaded: by the postmaster, if it is preloaded, else by the
 /// first session that decodes an ID. Without `shared_preload_libraries` there are neither

@@ -136,6 +136,29 @@ install_wanted() {
     install_packages "${wanted[@]}"
 }
 
+# Puts cargo-pgrx first on the PATH, in the version that Cargo.toml gives pgrx. Who may write to the
+# cache builds it there, once; others wait for that.
+need_cargo_pgrx() {
+    local version folder building
+    need_rust
+    version=$(sed -n 's/^pgrx = { version = "=\([^"]*\)".*/\1/p' "$top/Cargo.toml")
+    folder=$(cache)/cargo-pgrx
+    mkdir -p "$folder"
+    if [ -w "$folder" ]; then touch "$folder/lock"; fi
+    (
+        exec {building}< "$folder/lock"
+        flock "$building"
+        if [ -x "$folder/$version/bin/cargo-pgrx" ]; then exit; fi
+        if [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $version" ]; then
+            install -D "$(command -v cargo-pgrx)" "$folder/$version/bin/cargo-pgrx"
+            exit
+        fi
+        echo "building cargo-pgrx $version (once, about 5 minutes)"
+        env -u CARGO_TARGET_DIR cargo install --quiet --locked --root "$folder/$version" "cargo-pgrx@$version"
+    )
+    export PATH=$folder/$version/bin:$PATH
+}
+
 # need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
 # Sets pg (major version) and pg_config.
 need_packages() {
@@ -189,13 +212,16 @@ is_packaged() {
     [[ $(LC_ALL=C apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
 }
 
-# Prints where a version that is built from source is kept between runs: outside the
-# checkout, and where the run user can read it.
-built_from_source() {
+# Prints where what takes minutes to build is kept between runs: outside the checkout, and where the
+# run user can read it.
+cache() {
     local cache=/var/cache
     is_root || cache=${XDG_CACHE_HOME:-$HOME/.cache}
-    printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"
+    printf '%s/snowflake_id\n' "$cache"
 }
+
+# Prints where a version that is built from source is kept.
+built_from_source() { printf '%s/postgresql-%s%s\n' "$(cache)" "$1" "${assertions:+-assertions}"; }
 
 # What python-apt knows of the archive of Ubuntu.
 ubuntu=/usr/share/python-apt/templates/Ubuntu.info
@@ -321,14 +347,18 @@ install_into() {
     install_extension convert/snowflake_id_convert.control convert "$2/extension"
 }
 
-# whole_script FOLDER NAME [TAG]: prints the script that CREATE EXTENSION NAME runs, which is made of
-# those in FOLDER, in the order that its file `order` gives, here or in what the tag names.
+# whole_script FOLDER NAME [TAG]: prints the script that CREATE EXTENSION NAME runs, here or as the tag
+# has it. It is made of the parts in FOLDER: those in sql/ in the order of src/lib.rs, where cargo-pgrx
+# finds them, and those in convert/ in that of its file `order`.
 whole_script() {
+    local tag=${3:-} part
     (
         cd "$top/$1"
-        if [ -n "${3:-}" ]; then git show "$3:./order" | sed "s,.*,$3:./&.sql," | xargs -d '\n' git show
-        else sed 's/$/.sql/' order | xargs -d '\n' cat; fi
-    ) | sed "s/@extname@/$2/"
+        show() { if [ -n "$tag" ]; then git show "$tag:./$1"; else cat "$1"; fi; }
+        for part in $(if [ "$1" = sql ]; then show ../src/lib.rs | sed -n 's,^pgrx::extension_sql_file!("../sql/\(.*\).sql".*,\1,p'; else show order; fi); do
+            show "$part.sql"
+        done
+    ) | sed "s/extension constant name := 'snowflake_id'/extension constant name := '$2'/"
 }
 
 # released_script NAME TAG: names the file that keeps the whole script of a released version.
@@ -437,7 +467,7 @@ prune_crates() {
 
 # control_of VERSIONS: prints the control file of packages for these versions.
 control_of() {
-    VERSIONS=$* perl -00 -ne 'if (!/^Package: .*PGVERSION/m) { print; next }
+    VERSIONS=$* RUST=$(rust_wanted) perl -00 -ne 's/RUSTVERSION/$ENV{RUST}/g; if (!/^Package: .*PGVERSION/m) { print; next }
         for my $version (split / /, $ENV{VERSIONS}) { print s/PGVERSION/$version/gr =~ s/\n*$/\n\n/r }' "$top/debian/control.in" |
         perl -0pe 's/\n+$/\n/'
 }
@@ -502,13 +532,9 @@ check_versions() {
         die "debian/changelog is of the future: two builds would give different files"
     local rust
     rust=$(rust_wanted)
-    grep -q "^ARG RUST=$rust\." "$top/Containerfile.server" || die "Containerfile.server has another Rust than $rust"
+    grep -qx "channel = \"$rust\"" "$top/rust-toolchain.toml" || die "rust-toolchain.toml has another Rust than $rust"
     [ "$(grep -cE "^BuildRequires: +(cargo|rust) >= $rust$" "$top/rpm/snowflake_id.spec")" = 2 ] ||
         die "rpm/snowflake_id.spec has another Rust than $rust"
-    [ "$(grep -cE "^ (cargo|rustc) \(>= $rust\) \| (cargo|rustc)-web \(>= $rust\)" "$top/debian/control.in")" = 2 ] ||
-        die "debian/control.in has another Rust than $rust"
-    ! grep -h 'rust-toolchain@' "$top"/.github/workflows/*.yml | grep -vF "@$rust." ||
-        die "a workflow has another Rust than $rust"
     diff -u "$top/debian/control" <(control_of $(cat "$top/debian/pgversions")) ||
         die "debian/control is not what debian/control.in says"
 }
