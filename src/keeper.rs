@@ -2,7 +2,7 @@
 //! those of generators that lease worker IDs of their own, from the pools that their labels
 //! name.
 //!
-//! A [`lease`] decides and publishes, a [`line`] carries its requests, and this file follows
+//! A [`lease`] decides and publishes, a [`mod@line`] carries its requests, and this file follows
 //! the settings and waits.
 //!
 //! There is one keeper for each server that has preloaded the library. Without a

@@ -42,7 +42,7 @@
 //! A TRUNCATE that a subscription applies is not a command and does not come through
 //! here. A generator without a slot then resumes from the clock.
 //!
-//! Subscriptions come through here for [`super::subscription`], and two more commands. After DISCARD ALL and DISCARD SEQUENCES,
+//! Subscriptions come through here for `subscription.rs`, and two more commands. After DISCARD ALL and DISCARD SEQUENCES,
 //! `snowflake_currval()` has no value, like `currval()`. CREATE DATABASE may reuse the
 //! OID of a dropped database, and the new sequences can have the OIDs and files of the
 //! old ones. Slots are found by these, and what was reserved in the old database has no

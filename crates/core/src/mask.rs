@@ -118,7 +118,7 @@ pub fn write(mask: SnowflakeId, version: Version) -> String {
         .collect()
 }
 
-/// The inverse of [`write`].
+/// The inverse of [`write()`].
 pub fn read(text: &str) -> Result<(SnowflakeId, Version), MaskError> {
     let length = text.chars().count();
     let first = text.chars().next().filter(|_| length == LENGTH);

@@ -7,12 +7,12 @@
 //!
 //! # The rules
 //!
-//! 1. **The bound.** No ID whose tick begins at or after [`HeldLease::bound`] is issued, and
-//!    no mark is written past it: [`HeldLease::cap`]. A bound counts once the registry has
+//! 1. **The bound.** No ID whose tick begins at or after [`HeldLease::not_after`] is issued, and
+//!    no mark is written past it: [`crate::plan`]. A bound counts once the registry has
 //!    confirmed it, and has no end: it counts also when the lease has expired, the registry
 //!    cannot be reached, or another server has taken over, since that one starts at the bound.
 //! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
-//!    tick that begins at or after [`HeldLease::floor`], but not before the tick of now, its
+//!    tick that begins at or after [`HeldLease::not_before`], but not before the tick of now, its
 //!    own mark, and the tick after its cursor.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
 //!    was not given up. So a reply that is late cannot bring back what is past.
@@ -92,13 +92,6 @@ pub struct HeldLease {
     pub not_before: UnixMillis,
     /// No tick that begins at or after it.
     pub not_after: UnixMillis,
-}
-
-impl HeldLease {
-    /// How far a mark may be written and a reservation may reach.
-    pub fn cap(&self, mark: UnixMillis) -> UnixMillis {
-        mark.min(self.not_after)
-    }
 }
 
 /// What the node's host finds around it.

@@ -40,7 +40,7 @@
 //!    a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //!    It does not raise the bound, unless a loss may have taken a renewal.
-//! 9. **A loss** begins a new [`Era`]. There are no grants for a hold and the patience, or as much
+//! 9. **A loss** begins a new [`Era`](super::Era). There are no grants for a hold and the patience, or as much
 //!    longer as may be lost, so
 //!    that the servers that live keep their worker IDs. Then every floor is at or above
 //!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
@@ -60,7 +60,7 @@
 //!     next grant: see [`contender`](super::contender). That decides nothing.
 //! 13. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
 //!     the identity that took a lease renews or returns it.
-//! 14. **What a node remembers** counts from any node, but only with the right [`seal`].
+//! 14. **What a node remembers** counts from any node, but only with the right [`seal`](super::seal).
 //!     A node with another one is refused once. It is told what to remember from then on, and
 //!     gives up what it had. See `State::listen`.
 //! 15. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine

@@ -1,7 +1,7 @@
 //! Blocks: consecutive IDs for a caller that gets only the first ID and counts up.
 //!
 //! Consecutive positions are consecutive IDs within a tick and a clock, since only the
-//! lowest field, the sequence number, changes there. [`issue`] promises no more than
+//! lowest field, the sequence number, changes there. [`issue()`] promises no more than
 //! consecutive positions: they may cross into the next tick, and may be fewer than
 //! requested. So a block takes positions up to [`ATTEMPTS`] times:
 //!

@@ -156,7 +156,7 @@ pub trait Host: Clocks + Sized {
     /// A reservation that began at this time was made.
     fn reserved(&self, _began: BootNanos) {}
 
-    /// Raises the mark: [`reserve`](crate::protocol::reserve), with its errors.
+    /// Raises the mark: [`reserve()`](crate::protocol::reserve()), with its errors.
     fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error>;
 }
 

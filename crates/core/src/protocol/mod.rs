@@ -1,5 +1,5 @@
 //! The protocol: how IDs are issued, and how a mark is raised before. Its whole order stands in
-//! [`issue`] and [`reserve`]; what a server does for it is a [`host::Host`].
+//! [`issue()`] and [`reserve()`]; what a server does for it is a [`host::Host`].
 
 pub mod block; // which positions are consecutive IDs
 pub mod host; // what a server is to the protocol

@@ -186,7 +186,10 @@ impl Server {
         if begin >= self.mark {
             let mark = UnixMillis::new(begin.max(clock) + RESERVATION);
             // The session's bound is the one of its right, which may be an old one.
-            let mark = self.node.right().map_or(mark, |right| right.cap(mark));
+            let mark = self
+                .node
+                .right()
+                .map_or(mark, |right| mark.min(right.not_after));
             self.mark = mark.get().min(bound).max(begin + 1);
         }
         self.cursor = Some(tick + 1);

@@ -765,14 +765,11 @@ fn a_copy_that_lags_stops() {
     assert_eq!(twice, after);
 }
 
-/// What is capped by the bound, and what a closed node says.
+/// What a closed node says.
 #[test]
 fn a_right_ends() {
     let world = one_of_two();
     let right = world.servers[0].node.right().unwrap();
-    let past = right.not_after.plus(Millis::new(5));
-    assert_eq!(right.cap(past), right.not_after);
-    assert_eq!(right.cap(UnixMillis::new(5)), UnixMillis::new(5));
     let mut node: Node = world.servers[0].node.clone();
     let node_input = NodeInput {
         boot: super::super::id::BootNanos::new(0),
