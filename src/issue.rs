@@ -429,8 +429,8 @@ fn early(entry: &'static SessionGenerator, generator: &Generator, issued: Positi
 /// One ID by the slow path, of a call that has found this step.
 #[cold]
 fn next_after(entry: &'static SessionGenerator, found: Step) -> SnowflakeId {
-    let chunk = take(entry, None, |host| protocol::issue_after(host, found, 1));
-    chunk.map_or_else(|error| error.raise(), |chunk| first(entry, &chunk))
+    let id = take_first(entry, None, |host| protocol::issue_after(host, found, 1));
+    id.unwrap_or_else(|error| error.raise())
 }
 
 /// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer
@@ -438,39 +438,59 @@ fn next_after(entry: &'static SessionGenerator, found: Step) -> SnowflakeId {
 /// call issues nothing.
 #[cold]
 pub fn next_chunk(entry: &'static SessionGenerator, count: u64) -> Result<Chunk, Error> {
-    take(entry, None, |host| protocol::issue(host, count))
+    let issue = |host: &Postgres<Caller>| protocol::issue(host, count);
+    take(entry, None, issue, |context, issued| Chunk {
+        positions: issued.start.get()..issued.end.get(),
+        context: *context,
+    })
 }
 
 /// The first of `count` consecutive IDs, at most [`Generator::max_block`] of the entry's
 /// generator.
 #[cold]
 pub fn next_block(entry: &'static SessionGenerator, count: u64) -> Result<SnowflakeId, Error> {
-    let block = take(entry, None, |host| issue_block(host, count))?;
-    Ok(first(entry, &block))
+    take_first(entry, None, |host| issue_block(host, count))
 }
 
-fn take(
+/// Issues IDs, and returns what `made` makes of them.
+fn take<T>(
     entry: &'static SessionGenerator,
     given: Option<Stamp>,
     issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Error>,
-) -> Result<Chunk, Error> {
-    let (issued, context) = with_host(entry, given.is_none(), |host| {
-        Ok((issue(host)?, host.0.context.get()))
-    })?;
-    // The session has entered the protocol, so there is a context.
-    let mut context = context.map_or_else(|| entry.context_or_fill(Purpose::Issue), Ok)?;
+    made: impl FnOnce(&IssueContext, &Issued) -> T,
+) -> Result<T, Error> {
+    let mut host = host(entry, given.is_none(), Purpose::Issue)?;
+    let issued = issue(&host)?;
+    // The context stays where it is, since each copy of it takes 15 instructions.
+    let context = match host.0.context.get_mut() {
+        Some(context) => context,
+        // The session has entered the protocol, so there is a context.
+        none => none.insert(entry.context_or_fill(Purpose::Issue)?),
+    };
     if let Some(given) = given {
         context.stamp = context.stamp.and(given);
     }
     if context.path.is_first() {
         entry.set_path();
     }
-    let positions = issued.start.get()..issued.end.get();
-    let number = positions.end - positions.start;
+    let number = issued.end.get() - issued.start.get();
     if entry.pending().count_issued(number, issued.borrowed) || issued.waited {
         entry.flush_stats();
     }
-    Ok(Chunk { positions, context })
+    Ok(made(context, &issued))
+}
+
+/// As [`take`]; returns the first ID, which is the session's last ID from now on.
+fn take_first(
+    entry: &'static SessionGenerator,
+    given: Option<Stamp>,
+    issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Error>,
+) -> Result<SnowflakeId, Error> {
+    take(entry, given, issue, |context, issued| {
+        let id = context.compose(issued.start);
+        entry.set_last_id(id);
+        id
+    })
 }
 
 /// What the values of these fields add to the IDs of a generator. Until the transaction
@@ -486,15 +506,7 @@ pub fn given(entry: &'static SessionGenerator, values: &[(String, i64)]) -> Resu
 /// One ID, by the slow path; `given` is what the caller gives for its fields.
 #[cold]
 pub fn next(entry: &'static SessionGenerator, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
-    let chunk = take(entry, given, |host| protocol::issue(host, 1))?;
-    Ok(first(entry, &chunk))
-}
-
-/// The first ID of a chunk, which is the session's last ID from now on.
-fn first(entry: &SessionGenerator, chunk: &Chunk) -> SnowflakeId {
-    let id = chunk.context.compose(Position::new(chunk.positions.start));
-    entry.set_last_id(id);
-    id
+    take_first(entry, given, |host| protocol::issue(host, 1))
 }
 
 /// Observes an ID that came from another server: see [`protocol::observe`].

@@ -843,7 +843,7 @@ impl IssueContext {
 
     #[inline]
     pub fn compose(&self, position: Position) -> SnowflakeId {
-        let layout = self.generator.layout;
+        let layout = &self.generator.layout;
         if self.path.is_plain() {
             layout.compose(position, self.stamp)
         } else {

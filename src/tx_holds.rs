@@ -43,7 +43,7 @@ use snowflake_core::id::UnixMillis;
 use snowflake_core::lock_list::{self, LockList, Locks, Noted};
 
 thread_local! {
-    static HELD: RefCell<Held> = RefCell::default();
+    static HELD: RefCell<Held> = const { RefCell::new(Held::NOTHING) };
     static HOLDER: Cell<Option<&'static ProcessHolds>> = const { Cell::new(None) };
 }
 

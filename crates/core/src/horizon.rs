@@ -263,6 +263,9 @@ struct Own {
 }
 
 impl Held {
+    /// The transaction holds nothing.
+    pub const NOTHING: Self = Self(Vec::new());
+
     /// Holds a generator at an instant at or before all IDs that the transaction will take:
     /// called before it takes one.
     ///

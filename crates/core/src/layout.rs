@@ -616,7 +616,7 @@ impl Layout {
     /// The ID of a position, which the caller has checked to be below that of
     /// the last tick, with the bits of a worker.
     #[inline]
-    pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
+    pub const fn compose(&self, position: Position, stamp: Stamp) -> SnowflakeId {
         let tick = Tick::new(position.get() >> self.sequence.bits);
         self.id(tick, 0, position.get() & self.sequence_mask, stamp)
     }
@@ -624,7 +624,7 @@ impl Layout {
     /// As [`Self::compose`], for positions that have a clock, and for sequence numbers
     /// in another order.
     pub fn compose_in(
-        self,
+        &self,
         position: Position,
         stamp: Stamp,
         shuffle: Option<&Shuffle>,
@@ -641,7 +641,7 @@ impl Layout {
     }
 
     #[inline]
-    const fn id(self, tick: Tick, clock: u64, sequence: u64, stamp: Stamp) -> SnowflakeId {
+    const fn id(&self, tick: Tick, clock: u64, sequence: u64, stamp: Stamp) -> SnowflakeId {
         let stamp = stamp.get();
         let count = clock << self.clock.shift | sequence << self.sequence.shift;
         SnowflakeId::new((self.time_field(tick, stamp) | count | stamp).cast_signed())
