@@ -87,23 +87,12 @@ CREATE FUNCTION _snowflake_convert.backfill_columns(
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE reached (id, name, origin, origin_name) AS (
-        SELECT c.relation, c.name, c.relation, c.name
-        FROM unnest(columns) AS c WHERE c.is_key
-        UNION
-        SELECT t.root, h.attname, c.origin, c.origin_name
-        FROM reached AS c
-        CROSS JOIN _snowflake.inheritance(c.id, c.name) AS f
-        JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
-        CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
-        JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
-        CROSS JOIN _snowflake_convert.column_roots(k.conrelid, h.attname) AS t (root)
-        WHERE u.there = f.number),
-    counted AS (
+    WITH counted AS (
         SELECT r.*, count(*) OVER (PARTITION BY r.id, r.name) AS origins,
             EXISTS (SELECT FROM unnest(keys) AS k
                 WHERE k.relation = r.origin AND k.name = r.origin_name) AS is_replaced
-        FROM reached AS r)
+        FROM (SELECT array_agg(c.relation::oid) AS relations, array_agg(c.name) AS names FROM unnest(columns) AS c WHERE c.is_key) AS k
+        CROSS JOIN _snowflake_convert.reached(k.relations, k.names) AS r)
     SELECT DISTINCT ON (c.id, c.name) c.id, c.name, c.origin, c.origin_name, c.origins
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;

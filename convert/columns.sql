@@ -109,6 +109,28 @@ AS $$
           AND (SELECT NOT a.attisdropped FROM pg_attribute AS a WHERE a.attrelid = i.inhparent AND a.attname = column_name))
 $$;
 
+-- The columns of these keys, and all columns of foreign keys that reach them, in the topmost tables
+-- that have them. `origin` is the key that a column's values come from.
+CREATE FUNCTION _snowflake_convert.reached(
+    relations oid[], names name[],
+    OUT id oid, OUT name name, OUT origin oid, OUT origin_name name)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE reached (id, name, origin, origin_name) AS (
+        SELECT k.*, k.* FROM unnest(relations, names) AS k
+        UNION
+        SELECT t.root, h.attname, c.origin, c.origin_name
+        FROM reached AS c
+        CROSS JOIN _snowflake.inheritance(c.id, c.name) AS f
+        JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
+        CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
+        JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
+        CROSS JOIN _snowflake_convert.column_roots(k.conrelid, h.attname) AS t (root)
+        WHERE u.there = f.number)
+    SELECT * FROM reached
+$$;
+
 -- The keys of tables and all columns of foreign keys that reach them, in the topmost tables
 -- that have them.
 CREATE FUNCTION _snowflake_convert.columns(
@@ -117,30 +139,20 @@ CREATE FUNCTION _snowflake_convert.columns(
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE keys (id, name) AS MATERIALIZED (
-        SELECT t.root, k.name
+    WITH keys (relations, names) AS (
+        SELECT coalesce(array_agg(t.root::oid), '{}'), coalesce(array_agg(k.name), '{}')
         FROM _snowflake_convert.keys(relations, are_named) AS k
         CROSS JOIN _snowflake_convert.column_roots(k.relation, k.name) AS t (root)
-        WHERE k.is_taken),
-    reached (id, name) AS (
-        SELECT k.id, k.name FROM keys AS k
-        UNION
-        SELECT t.root, h.attname
-        FROM reached AS c
-        CROSS JOIN _snowflake.inheritance(c.id, c.name) AS f
-        JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
-        CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
-        JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
-        CROSS JOIN _snowflake_convert.column_roots(k.conrelid, h.attname) AS t (root)
-        WHERE u.there = f.number)
-    SELECT c.id, c.name, a.attnum, a.atttypid, b.base,
-        EXISTS (SELECT FROM keys AS k WHERE k.id = c.id AND k.name = c.name)
-    FROM reached AS c
+        WHERE k.is_taken)
+    SELECT c.id, c.name, a.attnum, a.atttypid, b.base, bool_or(c.id = c.origin AND c.name = c.origin_name)
+    FROM keys AS k
+    CROSS JOIN _snowflake_convert.reached(k.relations, k.names) AS c
     JOIN pg_class AS t ON t.oid = c.id
     JOIN pg_namespace AS n ON n.oid = t.relnamespace
     JOIN pg_attribute AS a ON a.attrelid = c.id AND a.attname = c.name AND NOT a.attisdropped
     CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
     WHERE b.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+    GROUP BY c.id, c.name, a.attnum, a.atttypid, b.base, n.nspname, t.relname
     ORDER BY n.nspname, t.relname, a.attnum
 $$;
 
