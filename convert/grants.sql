@@ -41,7 +41,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.obstacles_of_columns, _snowflake_convert.obstacles_of_foreign_keys, _snowflake_convert.obstacles_of_locks,
     _snowflake_convert.obstacles_of_objects, _snowflake_convert.obstacles_of_old_rows, _snowflake_convert.obstacles_of_rights,
     _snowflake_convert.obstacles_of_tables, _snowflake_convert.online_obstacles, _snowflake_convert.plan,
-    _snowflake_convert.portable, _snowflake_convert.remake, _snowflake_convert.remake_generated,
+    _snowflake_convert.portable, _snowflake_convert.reached, _snowflake_convert.remake, _snowflake_convert.remake_generated,
     _snowflake_convert.remake_statistics, _snowflake_convert.rows_as_owner, _snowflake_convert.run,
     _snowflake_convert.run_as_caller, _snowflake_convert.schema, _snowflake_convert.steps,
     _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.swaps, _snowflake_convert.tables, _snowflake_convert.tell,
