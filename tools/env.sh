@@ -136,28 +136,30 @@ install_wanted() {
     install_packages "${wanted[@]}"
 }
 
-# Puts cargo-pgrx first on the PATH, in the version that Cargo.toml gives pgrx. Who may write to the
-# cache builds it there, once; others wait for that.
-need_cargo_pgrx() {
-    local version folder building
+# need_cargo_program NAME VERSION: puts a program of cargo's first on the PATH. Who may write to the cache
+# builds it there, once; others wait for that.
+need_cargo_program() {
+    local folder building
     need_rust
-    version=$(sed -n 's/^pgrx = { version = "=\([^"]*\)".*/\1/p' "$top/Cargo.toml")
-    folder=$(cache)/cargo-pgrx
+    folder=$(cache)/$1
     mkdir -p "$folder"
     if [ -w "$folder" ]; then touch "$folder/lock"; fi
     (
         exec {building}< "$folder/lock"
         flock "$building"
-        if [ -x "$folder/$version/bin/cargo-pgrx" ]; then exit; fi
-        if [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $version" ]; then
-            install -D "$(command -v cargo-pgrx)" "$folder/$version/bin/cargo-pgrx"
+        if [ -x "$folder/$2/bin/$1" ]; then exit; fi
+        if [ "$(cargo "${1#cargo-}" --version 2>/dev/null)" = "$1 $2" ]; then
+            install -D "$(command -v "$1")" "$folder/$2/bin/$1"
             exit
         fi
-        echo "building cargo-pgrx $version (once, about 5 minutes)"
-        env -u CARGO_TARGET_DIR cargo install --quiet --locked --root "$folder/$version" "cargo-pgrx@$version"
+        echo "building $1 $2 (once, about 5 minutes)"
+        env -u CARGO_TARGET_DIR cargo install --quiet --locked --root "$folder/$2" "$1@$2"
     )
-    export PATH=$folder/$version/bin:$PATH
+    export PATH=$folder/$2/bin:$PATH
 }
+
+# In the version that Cargo.toml gives pgrx.
+need_cargo_pgrx() { need_cargo_program cargo-pgrx "$(sed -n 's/^pgrx = { version = "=\([^"]*\)".*/\1/p' "$top/Cargo.toml")"; }
 
 # need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
 # Sets pg (major version) and pg_config.
