@@ -96,7 +96,7 @@ for my $round (1 .. 2)
 check_table('the clock is stepped', %ordered);
 for my $name (grep { $_ ne 'going' } sort keys %label)
 {
-	cmp_ok(shown($node, 'pg_stat_snowflake', $name, 'clock_rollbacks'), '>', 5, "$name: it was seen");
+	cmp_ok(shown($node, 'pg_stat_snowflake', $name, 'clock_rollbacks'), '>', 0, "$name: it was seen");
 }
 
 # Labels change: each has another key for the order of a tick, and some have no such
