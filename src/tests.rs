@@ -23,6 +23,17 @@ mod tests {
             .unwrap()
     }
 
+    /// Each line has a role, the SQLSTATE with which a statement ends for it, and the statement.
+    /// Role `none` is the superuser who runs the tests.
+    fn each_ends(lines: &str) {
+        for line in lines.lines().map(str::trim) {
+            let (role, rest) = line.split_once(' ').unwrap();
+            let (state, sql) = rest.split_once(' ').unwrap();
+            let ended = sqlstate(&format!("SET LOCAL ROLE {role}; {sql}"));
+            assert_eq!(ended, state, "{line}");
+        }
+    }
+
     fn one(sql: &str) -> i64 {
         Spi::get_one::<i64>(sql).unwrap().unwrap()
     }
@@ -131,6 +142,7 @@ mod tests {
                 "SELECT snowflake_encode_as(now(), '{\"shard\": 6, \"sequence\": 0}', 'preset=instagram shard=5')",
                 "22003",
             ),
+            ("SELECT nextval('snowflake_default')", "2200H"),
             ("SET snowflake_id.worker_id = 1", "55P02"),
             ("SET snowflake_id.debug_slots = 1", "55P02"),
             ("SET snowflake_id.reserve_ahead = '1 s'", "55P02"),
@@ -223,27 +235,79 @@ mod tests {
         );
     }
 
+    /// SELECT is enough to read back, as for currval(), and UPDATE to issue, as for nextval().
     #[pg_test]
     fn a_session_that_loses_the_privilege_stops() {
-        Spi::run("CREATE ROLE r; GRANT ALL ON SCHEMA public TO r").unwrap();
-        let guarded = "SET LOCAL ROLE r; SELECT snowflake_nextval()";
-        assert_eq!(sqlstate(guarded), "00000");
-        Spi::run("RESET ROLE; REVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC").unwrap();
-        assert_eq!(sqlstate(guarded), "42501");
-        assert_eq!(sqlstate("SELECT snowflake_nextval()"), "00000");
-        assert_eq!(
-            sqlstate("SET LOCAL ROLE r; SELECT snowflake_accept_clock()"),
-            "42501"
+        each_ends(
+            "none 00000 CREATE ROLE r; PREPARE p AS SELECT snowflake_nextval()
+             none 00000 CREATE FUNCTION lent() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT snowflake_nextval()'
+             r 00000 SELECT snowflake_nextval()
+             none 00000 REVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC
+             r 42501 SELECT snowflake_nextval()
+             none 00000 SELECT snowflake_nextval()
+             none 42501 EXECUTE p; SET LOCAL ROLE r; EXECUTE p
+             none 25006 EXECUTE p; SET LOCAL transaction_read_only = on; EXECUTE p
+             none 25006 SET LOCAL transaction_read_only = on; SELECT snowflake_nextval_block(2)
+             none 00000 EXECUTE p
+             r 42501 SELECT snowflake_accept_clock()
+             r 00000 SELECT lent()
+             r 00000 SELECT snowflake_currval()
+             none 00000 REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC
+             r 42501 SELECT snowflake_currval()
+             none 00000 GRANT UPDATE ON SEQUENCE snowflake_default TO r
+             r 00000 SELECT snowflake_nextval()",
         );
-        // SELECT is enough to read back, as for currval().
-        assert_eq!(
-            sqlstate("SET LOCAL ROLE r; SELECT snowflake_currval()"),
-            "00000"
+    }
+
+    #[pg_test]
+    fn roles_take_ids_and_change_nothing() {
+        // The first calls come before this session has any ID. A division by zero means that a
+        // view hides how far the IDs are.
+        each_ends(
+            "none 00000 CREATE ROLE guest; CREATE ROLE taker; CREATE ROLE watcher IN ROLE pg_monitor
+             none 00000 CREATE VIEW lending AS SELECT snowflake_nextval() AS id; GRANT SELECT ON lending TO guest
+             none 00000 REVOKE ALL ON SEQUENCE snowflake_default FROM PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO taker
+             guest 42501 SELECT snowflake_currval()
+             guest 42501 SELECT snowflake_currval('snowflake_default')
+             guest 42501 SELECT snowflake_nextval()
+             guest 42501 SELECT snowflake_nextval('snowflake_default')
+             guest 42501 SELECT snowflake_nextval_batch(2)
+             guest 42501 SELECT snowflake_nextval_block(2)
+             guest 42501 SELECT id FROM lending
+             guest 00000 SELECT snowflake_decode(1), snowflake_min_id(now())
+             taker 00000 SELECT snowflake_nextval(), snowflake_currval()
+             taker 42501 SELECT last_value FROM snowflake_default
+             taker 42501 SELECT setval('snowflake_default', 1)
+             taker 42501 SELECT snowflake_advance('snowflake_default', now())
+             guest 42501 SELECT snowflake_currval()
+             guest 22012 SELECT 1 / num_nonnulls(last_id_at, reserved_until, ahead_by, gap_applied_at) FROM snowflake_generators
+             watcher 00000 SELECT 1 / num_nonnulls(last_id_at) FROM snowflake_generators
+             watcher 00000 TABLE pg_stat_snowflake
+             watcher 42501 SELECT snowflake_nextval()
+             none 00000 GRANT EXECUTE ON FUNCTION snowflake_accept_clock(), snowflake_stat_reset() TO watcher
+             watcher 00000 SELECT snowflake_accept_clock(), snowflake_stat_reset()",
         );
-        Spi::run("RESET ROLE; REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC").unwrap();
-        assert_eq!(
-            sqlstate("SET LOCAL ROLE r; SELECT snowflake_currval()"),
-            "42501"
+        // What PUBLIC has. PostgreSQL answers the GRANT of a guest with a warning.
+        each_ends(
+            "none 00000 GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC
+             guest 00000 SELECT snowflake_nextval(), snowflake_currval(), snowflake_nextval_batch(2)
+             guest 00000 SELECT 1 / num_nonnulls(last_id_at) FROM snowflake_generators
+             guest 00000 TABLE pg_stat_snowflake
+             guest 00000 GRANT UPDATE ON SEQUENCE snowflake_default TO guest
+             guest 42501 SELECT setval('snowflake_default', 1)
+             guest 42501 SELECT setval('snowflake_default', 1, false)
+             guest 42501 SELECT snowflake_advance('snowflake_default', now())
+             guest 42501 SELECT snowflake_advance('snowflake_default', snowflake_nextval())
+             guest 42501 SELECT snowflake_accept_clock()
+             guest 42501 SELECT snowflake_stat_reset()
+             guest 42501 SELECT snowflake_stat_reset('snowflake_default')
+             guest 42501 ALTER SEQUENCE snowflake_default RESTART
+             guest 42501 ALTER SEQUENCE snowflake_default CYCLE
+             guest 42501 DROP SEQUENCE snowflake_default
+             guest 42501 COMMENT ON SEQUENCE snowflake_default IS 'mine'
+             guest 42501 CREATE OR REPLACE VIEW snowflake_generators AS SELECT 1
+             guest 42501 ALTER FUNCTION snowflake_nextval() SECURITY DEFINER
+             guest 42501 DROP EXTENSION snowflake_id",
         );
     }
 

@@ -55,11 +55,6 @@ $node->start;
 my $last = (split /\n/, $before)[-1];
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>=', $last + 1000, 'after a crash, above the last block');
 
-# Blocks need the same privileges as single IDs.
-$node->safe_psql('postgres', 'CREATE ROLE stranger');
-is((error_of($node, q{SET ROLE stranger; SELECT snowflake_nextval_block(2, 'small')}))[0], '42501', 'not without USAGE');
-is((error_of($node, 'BEGIN READ ONLY; SELECT snowflake_nextval_block(2)'))[0], '25006', 'not in a read-only transaction');
-
 # Beside a batch that is being fetched, the IDs of a session ascend.
 is($node->safe_psql('postgres', q{
 	SELECT count(*), bool_and(first > id AND id > before) FROM (
