@@ -40,116 +40,54 @@ mod tests {
 
     #[pg_test]
     fn sqlstates() {
-        for (sql, state) in [
-            ("SELECT snowflake_nextval()", "00000"),
-            ("SELECT snowflake_nextval_batch(0)", "22003"),
-            ("SELECT snowflake_nextval_batch(100001)", "22003"),
-            ("SELECT snowflake_nextval('pg_class')", "42809"),
-            ("SELECT snowflake_nextval(0)", "42P01"),
-            ("CREATE SEQUENCE s; SELECT snowflake_nextval('s')", "42809"),
-            (
-                "CREATE TEMP SEQUENCE ts; SELECT snowflake_nextval('ts')",
-                "42809",
-            ),
-            ("SELECT snowflake_timestamp(-1)", "22003"),
-            ("SELECT snowflake_decode(-1)", "22003"),
-            ("SELECT snowflake_encode(now(), 1024, 0)", "22003"),
-            ("SELECT snowflake_encode('-infinity', 0, 0)", "22008"),
-            ("SELECT snowflake_min_id('1970-01-01Z')", "22008"),
-            ("SELECT snowflake_advance('snowflake_default', -1)", "22003"),
-            (
-                "SELECT snowflake_advance('snowflake_default', 9223372036854775807)",
-                "22008",
-            ),
-            (
-                "SELECT snowflake_advance('snowflake_default', '1999-01-01Z'::timestamptz)",
-                "22008",
-            ),
-            ("SELECT snowflake_advance('pg_class', now())", "42809"),
-            ("SELECT snowflake_observe(0)", "00000"),
-            ("SELECT snowflake_observe(-1)", "22003"),
-            ("SELECT snowflake_observe(9223372036854775807)", "22008"),
-            ("SELECT snowflake_observe(0, 'pg_class')", "42809"),
-            (
-                "SELECT snowflake_create_generator('g', 'preset=multi_clock epoch=1735689600000 on_rollback=next_clock'); SELECT snowflake_observe(0, 'g')",
-                "0A000",
-            ),
-            (
-                "SELECT snowflake_create_generator('g', 'layout=''time:41 t:10=caller worker:4 sequence:8'' epoch=2025-01-01Z'); SELECT snowflake_nextval_batch(1, 'g')",
-                "22023",
-            ),
-            (
-                "SELECT snowflake_create_generator('g', 'preset=no')",
-                "22023",
-            ),
-            (
-                "SELECT snowflake_create_generator('g', 'preset=uniqueid')",
-                "22023",
-            ),
-            (
-                "SELECT snowflake_create_generator('g', 'preset=baidu')",
-                "2200H",
-            ),
-            (
-                "SELECT snowflake_create_generator('pg_temp.g', 'preset=discord')",
-                "55000",
-            ),
-            (
-                "CREATE TABLE tt (); SECURITY LABEL FOR snowflake_id ON TABLE tt IS 'preset=discord'",
-                "42809",
-            ),
-            (
-                "SECURITY LABEL FOR snowflake_id ON SEQUENCE snowflake_default IS 'preset=discord'",
-                "0A000",
-            ),
-            (
-                "SELECT snowflake_create_generator('g', 'preset=worker_queue epoch=1735689600000'); SELECT snowflake_nextval('g')",
-                "55000",
-            ),
-            (
-                "SELECT snowflake_create_generator('g', 'preset=javascript max_borrow=0 on_exhausted=error tick=''10 s'''); SELECT count(snowflake_nextval('g')) FROM generate_series(1, 1100)",
-                "53400",
-            ),
-            ("SELECT snowflake_decode_as(1, 'preset=no')", "22023"),
-            ("SELECT snowflake_decode_as(-1, 'preset=twitter')", "22003"),
-            (
-                "SELECT snowflake_decode_as(0, 'preset=uniqueid_time')",
-                "22003",
-            ),
-            ("SELECT snowflake_decode(1, 'pg_class')", "42809"),
-            ("SELECT snowflake_explain(-1)", "22003"),
-            (
-                "SELECT snowflake_min_id_as(now(), 'preset=uniqueid')",
-                "0A000",
-            ),
-            (
-                "SELECT snowflake_min_id_as('2090-01-01Z', 'preset=discord')",
-                "0A000",
-            ),
-            (
-                "SELECT snowflake_encode_as(now(), '[]', 'preset=discord')",
-                "22023",
-            ),
-            (
-                "SELECT snowflake_encode_as(now(), '{\"worker\": 32}', 'preset=discord')",
-                "22003",
-            ),
-            (
-                "SELECT snowflake_encode_as(now(), '{\"worker\": 1}', 'preset=discord')",
-                "22023",
-            ),
-            (
-                "SELECT snowflake_encode_as(now(), '{\"shard\": 6, \"sequence\": 0}', 'preset=instagram shard=5')",
-                "22003",
-            ),
-            ("SELECT nextval('snowflake_default')", "2200H"),
-            ("SET snowflake_id.worker_id = 1", "55P02"),
-            ("SET snowflake_id.debug_slots = 1", "55P02"),
-            ("SET snowflake_id.reserve_ahead = '1 s'", "55P02"),
-            ("SET snowflake_id.nonsense = 1", "42602"),
-        ] {
-            assert_eq!(sqlstate(sql), state, "{sql}");
-        }
+        each_ends(
+            "none 00000 SELECT snowflake_nextval()
+             none 22003 SELECT snowflake_nextval_batch(0)
+             none 22003 SELECT snowflake_nextval_batch(100001)
+             none 42809 SELECT snowflake_nextval('pg_class')
+             none 42P01 SELECT snowflake_nextval(0)
+             none 42809 CREATE SEQUENCE s; SELECT snowflake_nextval('s')
+             none 42809 CREATE TEMP SEQUENCE ts; SELECT snowflake_nextval('ts')
+             none 22003 SELECT snowflake_timestamp(-1)
+             none 22003 SELECT snowflake_decode(-1)
+             none 22003 SELECT snowflake_encode(now(), 1024, 0)
+             none 22008 SELECT snowflake_encode('-infinity', 0, 0)
+             none 22008 SELECT snowflake_min_id('1970-01-01Z')
+             none 22003 SELECT snowflake_advance('snowflake_default', -1)
+             none 22008 SELECT snowflake_advance('snowflake_default', 9223372036854775807)
+             none 22008 SELECT snowflake_advance('snowflake_default', '1999-01-01Z'::timestamptz)
+             none 42809 SELECT snowflake_advance('pg_class', now())
+             none 00000 SELECT snowflake_observe(0)
+             none 22003 SELECT snowflake_observe(-1)
+             none 22008 SELECT snowflake_observe(9223372036854775807)
+             none 42809 SELECT snowflake_observe(0, 'pg_class')
+             none 0A000 SELECT snowflake_create_generator('g', 'preset=multi_clock epoch=1735689600000 on_rollback=next_clock'); SELECT snowflake_observe(0, 'g')
+             none 22023 SELECT snowflake_create_generator('g', 'layout=''time:41 t:10=caller worker:4 sequence:8'' epoch=2025-01-01Z'); SELECT snowflake_nextval_batch(1, 'g')
+             none 22023 SELECT snowflake_create_generator('g', 'preset=no')
+             none 22023 SELECT snowflake_create_generator('g', 'preset=uniqueid')
+             none 2200H SELECT snowflake_create_generator('g', 'preset=baidu')
+             none 55000 SELECT snowflake_create_generator('pg_temp.g', 'preset=discord')
+             none 42809 CREATE TABLE tt (); SECURITY LABEL FOR snowflake_id ON TABLE tt IS 'preset=discord'
+             none 0A000 SECURITY LABEL FOR snowflake_id ON SEQUENCE snowflake_default IS 'preset=discord'
+             none 55000 SELECT snowflake_create_generator('g', 'preset=worker_queue epoch=1735689600000'); SELECT snowflake_nextval('g')
+             none 53400 SELECT snowflake_create_generator('g', 'preset=javascript max_borrow=0 on_exhausted=error tick=''10 s'''); SELECT count(snowflake_nextval('g')) FROM generate_series(1, 1100)
+             none 22023 SELECT snowflake_decode_as(1, 'preset=no')
+             none 22003 SELECT snowflake_decode_as(-1, 'preset=twitter')
+             none 22003 SELECT snowflake_decode_as(0, 'preset=uniqueid_time')
+             none 42809 SELECT snowflake_decode(1, 'pg_class')
+             none 22003 SELECT snowflake_explain(-1)
+             none 0A000 SELECT snowflake_min_id_as(now(), 'preset=uniqueid')
+             none 0A000 SELECT snowflake_min_id_as('2090-01-01Z', 'preset=discord')
+             none 22023 SELECT snowflake_encode_as(now(), '[]', 'preset=discord')
+             none 22003 SELECT snowflake_encode_as(now(), '{\"worker\": 32}', 'preset=discord')
+             none 22023 SELECT snowflake_encode_as(now(), '{\"worker\": 1}', 'preset=discord')
+             none 22003 SELECT snowflake_encode_as(now(), '{\"shard\": 6, \"sequence\": 0}', 'preset=instagram shard=5')
+             none 2200H SELECT nextval('snowflake_default')
+             none 55P02 SET snowflake_id.worker_id = 1
+             none 55P02 SET snowflake_id.debug_slots = 1
+             none 55P02 SET snowflake_id.reserve_ahead = '1 s'
+             none 42602 SET snowflake_id.nonsense = 1",
+        );
     }
 
     #[pg_test]
