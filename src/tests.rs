@@ -56,6 +56,8 @@ mod tests {
              none 22003 SELECT snowflake_advance('snowflake_default', -1)
              none 22008 SELECT snowflake_advance('snowflake_default', 9223372036854775807)
              none 22008 SELECT snowflake_advance('snowflake_default', '1999-01-01Z'::timestamptz)
+             none 22008 SELECT snowflake_advance('snowflake_default', now() + interval '2 days')
+             none 22008 SELECT snowflake_advance('snowflake_default', 'infinity'::timestamptz)
              none 42809 SELECT snowflake_advance('pg_class', now())
              none 00000 SELECT snowflake_observe(0)
              none 22003 SELECT snowflake_observe(-1)
@@ -82,6 +84,8 @@ mod tests {
              none 22003 SELECT snowflake_encode_as(now(), '{\"worker\": 32}', 'preset=discord')
              none 22023 SELECT snowflake_encode_as(now(), '{\"worker\": 1}', 'preset=discord')
              none 22003 SELECT snowflake_encode_as(now(), '{\"shard\": 6, \"sequence\": 0}', 'preset=instagram shard=5')
+             none 22023 SELECT snowflake_encode_as(now(), '{\"worker\": 1e400, \"sequence\": 1}', 'preset=discord')
+             none 22023 SELECT snowflake_encode_as(now(), (repeat('[', 200) || repeat(']', 200))::jsonb, 'preset=discord')
              none 2200H SELECT nextval('snowflake_default')
              none 55P02 SET snowflake_id.worker_id = 1
              none 55P02 SET snowflake_id.debug_slots = 1
