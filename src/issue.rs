@@ -461,7 +461,7 @@ fn take<T>(
 ) -> Result<T, Error> {
     let mut host = host(entry, given.is_none(), Purpose::Issue)?;
     let issued = issue(&host)?;
-    // The context stays where it is, since each copy of it takes 15 instructions.
+    // The context stays where it is: a transaction's first ID pays for each copy.
     let context = match host.0.context.get_mut() {
         Some(context) => context,
         // The session has entered the protocol, so there is a context.
