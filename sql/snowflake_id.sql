@@ -16,8 +16,11 @@ COMMENT ON SCHEMA _snowflake IS 'internal: tables and functions of extension sno
 CREATE SEQUENCE snowflake_default AS bigint
     INCREMENT BY 9223372036854775807 MINVALUE 1 MAXVALUE 9223372036854775807
     START WITH 9223372036854775807 NO CYCLE;
--- This value means "no mark yet", and makes nextval() fail from the start.
-SELECT pg_catalog.setval('snowflake_default', 9223372036854775807, true);
+-- It has no mark yet, and nextval() fails from the start. A function that is here for this one call.
+CREATE FUNCTION _snowflake.begin(generator regclass) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_internal_begin';
+SELECT _snowflake.begin('snowflake_default');
+DROP FUNCTION _snowflake.begin(regclass);
 COMMENT ON SEQUENCE snowflake_default IS
     'default snowflake generator; its value is the mark: no ID from this instant on (Unix milliseconds) has been issued';
 SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
@@ -287,7 +290,7 @@ COMMENT ON FUNCTION snowflake_accept_clock() IS
 CREATE FUNCTION _snowflake.generators(
     OUT generator regclass, OUT worker_id integer,
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
-    OUT ahead_by interval, OUT ahead_because text, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
+    OUT ahead_by interval, OUT ahead_because text, OUT refused_since timestamptz, OUT gap_applied_at timestamptz, OUT mark_put_back_at timestamptz,
     OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
     OUT preset text, OUT layout text, OUT epoch text, OUT tick text,
     OUT on_rollback text, OUT max_rollback text, OUT max_wait text, OUT max_borrow text, OUT max_observe text,
@@ -308,7 +311,9 @@ COMMENT ON COLUMN snowflake_generators.ahead_because IS
 COMMENT ON COLUMN snowflake_generators.refused_since IS
     'since when, because of the clock, IDs are refused, or the mark cannot be raised and IDs will soon be refused; null if all is well';
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS
-    'when the generator last skipped a failover gap; known while the server runs and the generator keeps its place in shared memory';
+    'when the generator last skipped a gap behind a mark that IDs may have passed; known while the server runs and the generator keeps its place in shared memory';
+COMMENT ON COLUMN snowflake_generators.mark_put_back_at IS
+    'when the generator last found that somebody else had set or restarted its sequence, and wrote its mark back; known likewise';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'greatest number of IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout ends; infinity if that is later than any timestamp';
 COMMENT ON COLUMN snowflake_generators.problem IS

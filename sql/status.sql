@@ -105,7 +105,7 @@ BEGIN
 
     RETURN QUERY
     WITH generators AS MATERIALIZED (
-        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ahead_because, g.ends_at, g.on_rollback,
+        SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ahead_because, g.ends_at, g.on_rollback, g.mark_put_back_at,
             coalesce(g.ahead_by >= ahead AND g.on_rollback <> 'next_worker', false) AS is_past
         FROM _snowflake.generators() AS g WHERE NOT is_standby),
     found (place, state, item, detail, hint) AS (
@@ -202,6 +202,12 @@ BEGIN
                 'and a column that tells which generator made an ID.'
         FROM generators AS g WHERE g.ends_at < clock_timestamp() + interval '1 year' AND g.problem IS NULL
         UNION ALL
+        SELECT 14, 'warning', 'generator ' || g.name,
+            format('Somebody sets or restarts its sequence, last %s ago. The generator wrote its mark back, and IDs are unique.',
+                _snowflake.lasting(clock_timestamp() - g.mark_put_back_at)),
+            'The value of the sequence is no counter. Exclude the sequence from what replicates, copies or resets sequences.'
+        FROM generators AS g WHERE g.mark_put_back_at > clock_timestamp() - interval '1 day'
+        UNION ALL
         SELECT 10, 'ok', 'generators', format('%s without trouble', c.seen)
             || coalesce(', up to ' || _snowflake.lasting(c.lead) || ' ahead of the clock', '') || '.'
             || coalesce(' ' || nullif(c.hidden, 0) || ' more: what they do is shown to roles that may use them.', ''), NULL
@@ -228,7 +234,7 @@ BEGIN
         WHERE library.grown IS NOT NULL AND NOT is_standby)
     SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
         THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', CASE WHEN library.keeper_runs THEN 'registry' ELSE 'keeper' END, 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
-            NULL, 'horizon', 'few-worker-ids', 'etcd-grown'])[f.place] END END
+            NULL, 'horizon', 'few-worker-ids', 'etcd-grown', 'setval'])[f.place] END END
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END

@@ -10,8 +10,8 @@ use super::encoding;
 use super::error::{self, Error};
 
 /// START, MAXVALUE and INCREMENT of a generator's sequence, so that plain `nextval()`
-/// can never step from a mark to another value. As the sequence's value: no mark yet.
-pub const NO_MARK: i64 = i64::MAX;
+/// can never step from a mark to another value.
+pub const STEP: i64 = i64::MAX;
 
 /// Runs `f` with a locked relation; `None` if the relation is gone.
 pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T) -> Option<T> {
@@ -102,7 +102,7 @@ pub fn check_bounds(oid: pg_sys::Oid) -> Result<(), Error> {
     if form.seqtypid != pg_sys::INT8OID {
         return bad("Its type is not bigint.");
     }
-    if form.seqincrement != NO_MARK || form.seqstart != NO_MARK || form.seqmax != NO_MARK {
+    if form.seqincrement != STEP || form.seqstart != STEP || form.seqmax != STEP {
         return bad("Its INCREMENT, START and MAXVALUE are not all 9223372036854775807.");
     }
     if form.seqmin != 1 || form.seqcycle {

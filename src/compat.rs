@@ -49,11 +49,17 @@ pub const fn cache(number: pg_sys::SysCacheIdentifier::Type) -> i32 {
     number
 }
 
-/// How a buffer is locked that is only read. A number until 18, and an enumeration since.
+// How a buffer is locked: a number until 18, and an enumeration since.
 #[cfg(not(feature = "pg19"))]
-pub const SHARE: i32 = pg_sys::BUFFER_LOCK_SHARE.cast_signed();
+pub type BufferLock = i32;
+#[cfg(not(feature = "pg19"))]
+pub const SHARE: BufferLock = pg_sys::BUFFER_LOCK_SHARE.cast_signed();
+#[cfg(not(feature = "pg19"))]
+pub const EXCLUSIVE: BufferLock = pg_sys::BUFFER_LOCK_EXCLUSIVE.cast_signed();
 #[cfg(feature = "pg19")]
-pub use pg_sys::BufferLockMode::BUFFER_LOCK_SHARE as SHARE;
+pub use pg_sys::BufferLockMode::{
+    BUFFER_LOCK_EXCLUSIVE as EXCLUSIVE, BUFFER_LOCK_SHARE as SHARE, Type as BufferLock,
+};
 
 pub struct File {
     /// The number changes when the relation is rewritten.

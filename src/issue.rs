@@ -18,7 +18,7 @@ use snowflake_core::layout::Stamp;
 use snowflake_core::plan::{ReserveError, Settings};
 use snowflake_core::protocol;
 use snowflake_core::protocol::block::issue_block;
-use snowflake_core::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use snowflake_core::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use snowflake_core::slot::{Reserving, Slot};
 use snowflake_core::tenure::{Generation, Tenure};
 
@@ -196,13 +196,12 @@ impl Host for Postgres<Caller> {
         mark::read(self.0.entry.relation())
     }
 
-    fn history(&self, lsn: u64) -> History {
-        mark::history(lsn)
+    fn last_commit(&self) -> Option<UnixMillis> {
+        mark::last_commit()
     }
 
     fn write_durably(&self, value: i64) -> Result<(), Error> {
-        mark::write(self.0.entry.relation(), value);
-        Ok(())
+        mark::write(self.0.entry.relation(), value)
     }
 
     /// A cancelled query ends the nap, and so does the end of the postmaster.

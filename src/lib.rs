@@ -13,6 +13,7 @@
 
 mod backend_wait; // waits of a session for another server
 mod catalog; // look-ups of sequences in the catalogs
+mod commands; // what is done before and after commands of PostgreSQL
 mod compat; // differences between PostgreSQL versions
 mod encoding; // converts text between UTF-8 and the database's encoding
 mod error; // the errors that users read
@@ -32,7 +33,6 @@ mod own_workers; // who may lease worker IDs of their own
 mod provider; // checks a label before PostgreSQL stores it
 mod registry; // PostgreSQL as the host of a registry of worker IDs
 mod report; // passes errors and messages to PostgreSQL
-mod restart; // keeps the mark when a sequence is restarted
 mod server_key; // what tells this server, and this start of it, from others
 mod session; // the generators that this session knows, and when that ends
 mod session_generator; // what this session knows about a generator, and until when
@@ -93,7 +93,7 @@ pub extern "C-unwind" fn _PG_init() {
         guc::define();
         server_key::look_how_it_stopped();
         shmem::request();
-        restart::register();
+        commands::register();
         keeper::register();
     }
 }

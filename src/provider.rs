@@ -143,13 +143,21 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
                 None => used(relation, value, text),
             });
         }
-        // SAFETY: a variable of this process. pg_upgrade copies the files of sequences.
+        // SAFETY: a variable of this process.
         if !unsafe { pg_sys::IsBinaryUpgrade } {
             let name = entry.name();
             catalog::make_fit(relation, true)?;
-            mark::write_none(entry.relation());
             error::notice::made_fit(&name).notice();
         }
+    }
+    // A sequence without a past, so that a restart of it can be told from that. pg_upgrade copies
+    // the files of sequences.
+    // SAFETY: a variable of this process.
+    if before.is_none()
+        && !unsafe { pg_sys::IsBinaryUpgrade }
+        && mark::row(relation)?.is_restarted()
+    {
+        mark::write_none(relation)?;
     }
     // A dump may contain an unlogged sequence that was logged when it got its label.
     catalog::check_fits(relation).unwrap_or_else(Error::warning);

@@ -562,7 +562,7 @@ impl SessionGenerator {
         }
         // A sequence with a generator's bounds has lost its label.
         Err(match catalog::sequence_form(self.relation()) {
-            Ok(form) if form.seqincrement == catalog::NO_MARK => {
+            Ok(form) if form.seqincrement == catalog::STEP => {
                 error::unlabelled(&self.name(), catalog::has_extension(c"citus"))
             }
             _ => error::not_a_generator(&self.name()),

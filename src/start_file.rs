@@ -216,7 +216,8 @@ fn may_be_copy(last: &StartRecord, now: &StartRecord) -> Option<Error> {
     );
     let hint = "If the other server runs, or may run again: stop it, or set \
                 \"snowflake_id.worker_id\" of this one to a number that no other server has, and \
-                restart it. If this server was moved, nothing needs to be done.";
+                restart it. If this server was moved, all is well. If its data is an earlier state of \
+                the server that it was, call snowflake_advance() for each generator first.";
     Some(ERRCODE_WARNING.error(message).detail(detail).hint(hint))
 }
 

@@ -547,7 +547,51 @@ my %fault = (
 		probe('after the clock was put right');
 		$refusals[-1]{until} = time;
 	},
+	# A tool sets each mark to the value that it has.
+	set_marks => sub {
+		for my $database (@{ $s->{databases} })
+		{
+			ask($primary, $database, join '', map { "SELECT 'A', setval('$_', last_value) FROM $_;\n" } 'snowflake_default', named($database));
+		}
+		note_gap();
+	},
+	without_library => \&without_library,
 	promote => \&promote);
+
+# A generator that starts next may leave a gap behind a mark of which nobody knows who wrote it.
+sub note_gap { push @gaps, { at => time, switches => 1, ms => gap_ms() }; return; }
+
+# The server runs without the library for a while, in which sequences are rewritten; those of the
+# default generators may be restarted, and somebody knows how far they were.
+sub without_library
+{
+	my ($f) = @_;
+	$up = 0;
+	push @starts, time;
+	stop($primary, 'fast');
+	$primary->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	start($primary);
+	my %mark;
+	for my $database (@{ $s->{databases} })
+	{
+		my $session = ask($primary, $database, "SELECT 'A', last_value FROM snowflake_default;\nALTER SEQUENCE snowflake_default $f->{rewrite};\n"
+			. join '', map { "ALTER SEQUENCE $_ CACHE 20;\n" } named($database));
+		($mark{$database}) = $session->{out} =~ /^A\|(\d+)$/m;
+		failed("without the library: $session->{err}") if $session->{err} =~ /ERROR/ || !$mark{$database};
+	}
+	stop($primary, 'fast');
+	$primary->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake_id'");
+	start($primary);
+	note_gap();
+	for my $database ($f->{rewrite} eq 'RESTART' ? @{ $s->{databases} } : ())
+	{
+		my $session = ask($primary, $database,
+			"$prepared$started" . "SELECT 'A', snowflake_advance('snowflake_default', greatest(clock_timestamp(), to_timestamp($mark{$database} / 1000.0)));\n");
+		failed("after a restart without the library: $session->{err}") if $session->{err} =~ /ERROR/;
+	}
+	$up = 1;
+	return;
+}
 
 sub refuse
 {

@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
-use super::{Code, Error, invalid, not_ready, out_of_range, wrong_kind};
+use super::{Code, Error, invalid, not_ready, not_supported, out_of_range, wrong_kind};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::UnixMillis;
 
@@ -113,6 +113,15 @@ pub fn unlogged_sequence(name: &str) -> Error {
         .hint(format!(
             "Its owner can run: ALTER SEQUENCE {name} SET LOGGED"
         ))
+}
+
+pub fn stays_logged(name: &str) -> Error {
+    not_supported(format!("generator {name} cannot be unlogged"))
+        .detail(
+            "A crash resets an unlogged sequence, and a standby has none of its marks: its IDs \
+             would be issued twice.",
+        )
+        .hint("If the table is to be unlogged, take the sequence from it first: ALTER SEQUENCE ... OWNED BY NONE.")
 }
 
 pub fn temporary_sequence(name: &str) -> Error {

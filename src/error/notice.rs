@@ -9,6 +9,7 @@ use super::{Code, Error};
 use crate::time::display;
 use snowflake_core::duration::{exact, rounded};
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
+use snowflake_core::plan::Author;
 use snowflake_core::protocol::host::{IssueError, Note};
 
 /// IDs are negative from the instant `from` on; without one, some are.
@@ -66,6 +67,19 @@ pub fn left_out(subscription: &str, generators: &[String]) -> Error {
             first.join(", ")
         ))
         .hint("If this server takes over the worker ID of the publisher, call snowflake_advance().")
+}
+
+/// The history file of the server's timeline is missing, so that a mark of an earlier one cannot
+/// be placed.
+pub fn no_timeline_history(timeline: u32) {
+    notice(format!(
+        "the history of timeline {timeline} does not have that of a mark"
+    ))
+    .detail(format!(
+        "File pg_wal/{timeline:08X}.history is missing, or is another server's. The generator \
+         leaves one gap."
+    ))
+    .log("");
 }
 
 /// Writes a note of the protocol about the generator of this name to the server's log;
@@ -130,16 +144,37 @@ pub fn log(name: &str, note: Note, refusal: impl FnOnce(IssueError) -> Error) {
                 worker.map_or(0, WorkerId::get)
             ),
         ),
-        Note::LeftGap { gap, start, lead } => (
-            format!(
-                "generator {name} was promoted with this server and skips {} ms",
-                gap.get()
-            ),
+        Note::LeftGap {
+            author,
+            gap,
+            start,
+            lead,
+        } => (
+            match author {
+                Author::Earlier { .. } => format!(
+                    "generator {name} was promoted with this server and skips {} ms",
+                    gap.get()
+                ),
+                _ => format!(
+                    "generator {name} skips {} ms, since this server did not write its mark",
+                    gap.get()
+                ),
+            },
             format!(
                 "IDs start at {}, {} ahead of the clock.",
                 display(start),
                 exact(lead)
             ),
+        ),
+        Note::PutBack { restarted } => (
+            format!(
+                "somebody {} the sequence of generator {name}, which writes its mark back",
+                if restarted { "has restarted" } else { "sets" }
+            ),
+            "The value of a generator's sequence is no counter. Exclude the sequence from what \
+             copies or resets sequences. snowflake_generators.mark_put_back_at shows when it \
+             happened last."
+                .to_string(),
         ),
         Note::StartsAhead { lead } => {
             let lead = exact(lead);

@@ -180,6 +180,23 @@ fn not_reserved(
                  after it, in Unix milliseconds."
             ))
         }
+        ReserveError::Raised { by, limit, mark } => {
+            let quoted = quote_literal(name);
+            let back = server.now.get();
+            let (by, limit, mark) = (exact(by), as_set(limit), display(mark));
+            not_ready(format!(
+                "the sequence of generator {name} was set to an instant {by} ahead of the clock"
+            ))
+            .detail(format!(
+                "Its mark is {mark}, and not this server wrote it, but a person or a tool that sets \
+                 sequences. \"snowflake_id.max_clock_jump\" is {limit}."
+            ))
+            .hint(format!(
+                "If none of its IDs is later than now, its owner can run: SELECT setval({quoted}, \
+                 {back}). If there are such IDs, a superuser can call snowflake_accept_clock() in \
+                 this database: the generator then starts after them."
+            ))
+        }
         ReserveError::MarkPastPool { by, limit, mark } => {
             let quoted = quote_literal(name);
             let back = server.now.get();
@@ -289,6 +306,21 @@ fn not_reserved(
                     not_a_mark(name, generator, value, "an ID", ends.max(now))
                 }
                 MarkError::Number { value } => not_a_mark(name, generator, value, "a count", now),
+                MarkError::Restart => {
+                    let quoted = quote_literal(name);
+                    not_ready(format!("generator {name} has lost its mark"))
+                        .detail(
+                            "Its sequence was restarted while the server ran without library \
+                             snowflake_id, or a subscription has truncated its table. Nobody knows \
+                             how far its IDs have come.",
+                        )
+                        .hint(format!(
+                            "Look for the latest of its IDs, max(id) of the tables that have \
+                             them. Then its owner can run, with that ID: SELECT \
+                             snowflake_advance({quoted}, ID). If there are none: SELECT \
+                             snowflake_advance({quoted}, now())"
+                        ))
+                }
             }
         }
     }

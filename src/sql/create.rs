@@ -109,7 +109,6 @@ c_function!(snowflake_create_generator, |call| {
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
     let entry = session::of_sequence(relation);
-    mark::write_none(entry.relation());
     set_label(&statement, &label)?;
     entry.lock();
     // A temporary schema makes a temporary sequence.
@@ -120,6 +119,14 @@ c_function!(snowflake_create_generator, |call| {
         error.warning();
     }
     Ok(Some(relation))
+});
+
+// `_snowflake.begin(generator)`, while CREATE EXTENSION runs: the default generator has no mark yet.
+c_function!(snowflake_internal_begin, |call| {
+    if let Some(relation) = call.get(0) {
+        mark::write_none(relation)?;
+    }
+    Ok(())
 });
 
 // `snowflake_alter_generator(generator, KEYS, fields)`. SECURITY LABEL checks all that concerns

@@ -18,7 +18,7 @@ use super::create::{told, told_row};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, UnixMillis};
 use snowflake_core::label::KEYS;
-use snowflake_core::plan::{MarkError, ReserveError};
+use snowflake_core::plan::{Author, MarkError, ReserveError};
 use snowflake_core::protocol::host::IssueError;
 use snowflake_core::stats::Counts;
 
@@ -32,6 +32,7 @@ fn generators() -> Result<impl Iterator<Item = &'static SessionGenerator>, Error
 struct View {
     reserved: Position,
     gap_at: Option<UnixMillis>,
+    put_back_at: Option<UnixMillis>,
     refused_at: Option<UnixMillis>,
     knows_marks: bool,
     counts: Counts,
@@ -43,6 +44,7 @@ fn view(entry: &SessionGenerator) -> Option<View> {
     shmem::shared().ok()?.with_slot(entry.key(), |slot| View {
         reserved: slot.live().bounds().in_force(),
         gap_at: slot.gap_at(),
+        put_back_at: slot.put_back_at(),
         refused_at: slot.refused_at(),
         knows_marks: slot.highest().is_some(),
         counts: slot.stats().read(),
@@ -74,10 +76,13 @@ fn on_disk(
         return Ok(None);
     }
     let now = os_clock::wall().millis();
-    let value = mark::read(entry.relation())
-        .ok()
-        .and_then(|on_disk| on_disk.value);
-    let read = value.map(|value| generator.read_mark(value, now));
+    let Ok(on_disk) = mark::read(entry.relation()) else {
+        return Ok(None);
+    };
+    if on_disk.author == Author::Restart {
+        return Err(MarkError::Restart);
+    }
+    let read = on_disk.value.map(|value| generator.read_mark(value, now));
     Ok(read.transpose()?.map(|(mark, _)| mark))
 }
 
@@ -200,13 +205,16 @@ c_function!(snowflake_generators, |call| {
                 .and_then(|(view, _)| view.refused_at)
                 .map(time::to_datum),
             shown.and_then(|(view, _)| view.gap_at).map(time::to_datum),
+            shown
+                .and_then(|(view, _)| view.put_back_at)
+                .map(time::to_datum),
             layout.map(|layout| layout.ids_per_second().cast_signed()),
             layout.map(|layout| time::to_datum(layout.end())),
             problem.map(DatabaseText),
         ];
         let told = it.map(|it| told(&it.label, &it.text)).unwrap_or_default();
         let label = columns![it.map(|it| DatabaseText(&it.text))];
-        Some(told_row::<{ 11 + KEYS.len() + 1 }>(state, &told, label))
+        Some(told_row::<{ 12 + KEYS.len() + 1 }>(state, &told, label))
     };
     let all = generators()?;
     call.rows(all.filter_map(|entry| entry.with_share_lock(false, |is_held| row(entry, is_held))));

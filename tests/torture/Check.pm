@@ -34,7 +34,7 @@
 #   - for generators that come and go: max_borrow and four ticks for each start, and the
 #     time that has passed, since a window grows no faster,
 #   - for each promotion, failover_gap and max_borrow for each switch of timelines
-#     until then,
+#     until then, and once each time that marks lose their stamps,
 # and the ID may have led the generator's clock by max_borrow. Nothing done to one
 # generator moves another one; that includes the default generators of two databases.
 # The bound ignores that leads shrink at half speed, since an episode lasts seconds. A

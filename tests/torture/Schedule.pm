@@ -278,6 +278,7 @@ sub faults
 			cancel => 2,
 			kill_client => 1,
 			checkpoint => 1,
+			$still ? () : (set_marks => 2, without_library => 1),
 			$still ? () : $mood eq 'policy' ? (step => 15, swing => 15, reload => 1) : (step => 6, swing => 1, reload => 1));
 		push @faults, fault($s, $kind);
 	}
@@ -305,6 +306,7 @@ sub fault
 	}
 	# Orphans of a killed postmaster notice its death by themselves, or are killed too.
 	$f{orphans} = pick('waited for', 'killed') if $kind eq 'kill_postmaster';
+	$f{rewrite} = pick('RESTART', 'CACHE 20') if $kind eq 'without_library';
 	$f{reserve_ms} = pick(100, 300, $s->{reserve_ms}) if $kind eq 'reload';
 	return \%f;
 }

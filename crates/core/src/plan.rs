@@ -27,13 +27,32 @@ pub struct Settings {
     pub max_clock_jump: Millis,
 }
 
-/// The gap after a promotion: the stored mark was written before the switch to this
-/// timeline, and the lost primary may have gone on past it. There is one gap for each
-/// switch since: a primary that had just been promoted ran a gap ahead.
+/// Who wrote what the disk has. A generator that runs knows better than any of them, and writes
+/// its own mark back; one that starts leaves a gap behind a mark that is not [`Self::Present`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Author {
+    /// This server, since it was promoted: no ID lies behind the mark.
+    Present,
+    /// This server or the one whose standby it was, this many promotions ago: that one may have
+    /// gone on past the mark.
+    Earlier { promotions: i64 },
+    /// Somebody else, or this server before it became a copy: IDs may lie behind the mark.
+    Unknown,
+    /// Somebody has restarted the sequence, and nobody has kept the mark: how far the generator
+    /// was is not known.
+    Restart,
+}
+
+/// What is left out behind a mark that IDs may have passed, once: the generator writes a mark of
+/// its own behind the gap.
+///
+/// One gap for each promotion: the lost primary may have gone on past the mark, and if it had
+/// just been promoted itself, it ran a gap ahead. One gap behind a mark of which it is not known
+/// who wrote it.
 ///
 /// # From where the gap counts
 ///
-/// The gap counts from the mark as it would be if the lost primary had lived on until
+/// After a promotion, from the mark as it would be if the lost primary had lived on until
 /// now: the mark plus the time since the last replayed commit, or from now if that is
 /// later. Two standbys that are promoted one after the other from one mark then start
 /// at different instants, as far apart as their promotions. While the first one is ahead
@@ -41,35 +60,28 @@ pub struct Settings {
 /// first one, if more time lies between the two promotions than the sum of two things:
 /// twice the `max_borrow` of the generator, and twice the difference of the two clocks.
 ///
-/// If the mark was written since the switch, by this generator or by a foreign
-/// `setval()`, which cannot be told apart, the gap counts from the promotion. On top of
-/// the mark it would be left anew at each start in the life of this server, and the
-/// lead would grow without end; from the clock, the lead would never shrink.
+/// A mark of an unknown author may be years old. No time is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failover {
+pub struct Gap {
+    /// Who wrote the mark.
+    pub author: Author,
     /// `snowflake_id.failover_gap` and what the generator may borrow, times the
-    /// switches.
-    pub gap: Millis,
-    /// The mark was last written before the switch.
-    pub mark_is_older: bool,
-    /// The wall clock when this server first started a generator since the
-    /// promotion.
-    pub promoted_at: UnixMillis,
+    /// promotions.
+    pub length: Millis,
     /// When the last replayed transaction had committed.
     pub last_commit: Option<UnixMillis>,
 }
 
-impl Failover {
+impl Gap {
     /// Where a generator with this mark starts.
-    fn start(&self, mark: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
-        let (mark, since) = if self.mark_is_older {
-            let passed = now.since(self.last_commit.unwrap_or(now)).max(Millis::ZERO);
-            (mark.map(|mark| mark.plus(passed)), now)
-        } else {
-            (None, self.promoted_at)
+    fn end(&self, mark: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
+        let passed = match self.author {
+            Author::Earlier { .. } => now.since(self.last_commit.unwrap_or(now)),
+            _ => Millis::ZERO,
         };
-        let latest = mark.max(self.last_commit).unwrap_or(since).max(since);
-        latest.plus(self.gap)
+        let mark = mark.map(|mark| mark.plus(passed.max(Millis::ZERO)));
+        let latest = mark.max(self.last_commit).unwrap_or(now).max(now);
+        latest.plus(self.length)
     }
 }
 
@@ -90,17 +102,17 @@ pub struct PlanInput {
     pub tenure: Tenure,
     /// The bound was published for another tenure, or none was.
     pub is_new: bool,
-    /// The mark on disk, if there is one.
+    /// The mark: the latest one that was written here since the generator has its slot, or
+    /// without one that on disk.
     pub stored: Option<UnixMillis>,
     /// The latest mark that was written here since the generator has its slot.
     pub written: Option<UnixMillis>,
     /// For a generator that rotates its worker ID: no rotation starts before this.
     pub least: Option<UnixMillis>,
-    /// The timeline of WAL has changed since the mark was written. Only a start looks at
-    /// that; `false` otherwise.
-    pub mark_is_older: bool,
-    /// The gap that is to be left, at a start after promotions.
-    pub failover: Option<Failover>,
+    /// Who wrote the mark on disk. Only a start looks at that.
+    pub author: Author,
+    /// The gap that is to be left, at a start.
+    pub gap: Option<Gap>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
     pub advance_to: Option<UnixMillis>,
     /// For a generator that changes clocks: at a start, the clock history that came with the
@@ -113,6 +125,25 @@ pub struct PlanInput {
     pub through: Tick,
     /// What the last reservation of this slot took; zero at a start.
     pub last_window: Millis,
+}
+
+/// Where a generator may start at the earliest, and why.
+struct Floors {
+    mark: Option<UnixMillis>,
+    gap: Option<UnixMillis>,
+    advance: Option<UnixMillis>,
+    /// The server's tenure, or the rotations of the generator.
+    tenure: Option<UnixMillis>,
+}
+
+impl Floors {
+    fn latest(&self) -> Option<UnixMillis> {
+        self.gap.max(self.without_gap())
+    }
+
+    fn without_gap(&self) -> Option<UnixMillis> {
+        self.mark.max(self.advance).max(self.tenure)
+    }
 }
 
 /// What to do, in the order of the fields.
@@ -131,7 +162,7 @@ pub struct Plan {
     pub clock_history: ClockSeqHistory,
     /// Believe the wall clock, which was set back.
     pub believes: bool,
-    /// Remember that a failover gap was left.
+    /// Remember that a gap was left.
     pub leaves_gap: bool,
     /// Remember what this reservation took.
     pub window: Millis,
@@ -168,6 +199,13 @@ pub enum ReserveError {
         by: Millis,
         limit: Millis,
         start: UnixMillis,
+    },
+    /// The mark is this far ahead of the wall clock, and not this server wrote it, but a person or
+    /// a tool: the clock is not to blame.
+    Raised {
+        by: Millis,
+        limit: Millis,
+        mark: UnixMillis,
     },
     /// The mark is this far ahead of the wall clock, and this server has not written it;
     /// the limit is that of the registry's pool of worker IDs. A start there would take
@@ -215,6 +253,8 @@ pub enum MarkError {
     Id { value: i64, ends: UnixMillis },
     /// Another number: a count, or an instant in another unit.
     Number { value: i64 },
+    /// There is none: somebody has restarted the sequence, and nobody has kept the mark.
+    Restart,
 }
 
 /// Marks are later than this, which is 1973-03-03. A smaller number is a count, or an
@@ -267,100 +307,23 @@ impl Generator {
     /// contradict each other.
     pub fn plan(&self, s: &PlanInput) -> Result<Plan, ReserveError> {
         let layout = self.layout;
-        let wall = s.reading.wall.millis();
-        let time_used_up = ReserveError::TimeUsedUp { last: layout.end() };
-
-        let jumped = s.reading.jumped_from(s.trusted_offset);
-        let limit = s.settings.max_clock_jump;
-        if jumped > limit {
-            return Err(ReserveError::ClockJumped { by: jumped, limit });
-        }
-
-        // Forward at once; after a rollback, the generator's clock is the later one.
-        let clock = s.generator_now.max(s.reading.wall);
-        let now = layout.tick_number(clock.millis());
-        // A clock before the epoch has no tick.
-        let now = u64::try_from(now).ok().map(Tick::new);
-
-        // The mark that this slot itself wrote says nothing new, and a lower
-        // one was set by somebody else and is healed. A higher one is news.
-        let at_start = s.reserved == Position::ZERO;
-        // A new tenure is a start, too: at its floor, or past all that was issued.
-        let begins = at_start || s.is_new;
-        let known = layout.instant_of(layout.tick_of(s.reserved));
-        let adopted = if self.rotates_worker() {
-            self.adopted_in_rotation(s)
-        } else {
-            s.stored.filter(|stored| begins || *stored > known)
-        };
-        let from = s
-            .tenure
-            .not_before
-            .filter(|_| begins)
-            .max(s.least.filter(|_| begins));
-        // From the wall clock, not from the generator's clock, which may lead already.
-        let after_gap = s.failover.map(|f| f.start(s.stored, wall));
-        let limit = self.policy.max_advance();
-        if let Some(floor) = s.advance_to
-            && let by = floor.since(wall)
-            && by > limit
-        {
-            return Err(ReserveError::AdvanceTooFar { by, limit });
-        }
-        if let (Some(floor), Some(limit)) = (s.advance_to, s.tenure.max_ahead)
-            && let by = floor.since(wall)
-            && by > limit
-        {
-            return Err(ReserveError::AdvancePastPool { by, limit });
-        }
-        if let Some(latest) = self.latest_foreign_mark(s)
-            && let Some(mark) = adopted.filter(|mark| Some(*mark) > s.written)
-            && mark > latest
-        {
-            let (by, limit) = (mark.since(wall), latest.since(wall));
-            return Err(ReserveError::MarkPastPool { by, limit, mark });
-        }
-        let starts = begins || adopted.is_some() || s.advance_to.is_some();
-        let latest = adopted.max(after_gap).max(s.advance_to).max(from);
-        let target = latest.map(|at| layout.tick_from(at));
+        s.check_jump()?;
+        // Forward at once; after a rollback, the generator's clock is the later one. A clock
+        // before the epoch has no tick.
+        let clock = s.generator_now.max(s.reading.wall).millis();
+        let now = u64::try_from(layout.tick_number(clock)).ok().map(Tick::new);
+        let floors = self.floors(s)?;
+        let target = floors.latest().map(|at| layout.tick_from(at));
         let epoch = layout.epoch();
-        let start = target.max(now).ok_or(ReserveError::BeforeEpoch { epoch })?;
-
-        // A rollback is forgiven on top of a forgiven lead, as without one.
-        let policy_lead = self.policy.max_rollback;
-        let max_lead = policy_lead.plus(s.forgiven_lead);
-        let limit = if begins {
-            // At least the lead that a start after a failover has left.
-            let may_be_left = self.gap(&s.settings).plus(s.settings.reserve);
-            let gap = s.failover.map_or(Millis::ZERO, |f| f.gap);
-            may_be_left.max(max_lead).plus(gap)
-        } else {
-            max_lead
-        };
-        // The floor of a tenure is no clock error.
-        let floor_lead = from.map(|at| layout.instant_of(layout.tick_from(at)).since(wall));
-        let limit = limit.max(floor_lead.unwrap_or(limit));
+        let before_epoch = ReserveError::BeforeEpoch { epoch };
+        // A gap after a clock before the epoch is no place to start.
+        let may_start = now.is_some() || floors.without_gap().is_some();
+        let start = target.max(now).filter(|_| may_start).ok_or(before_epoch)?;
+        let limit = self.max_lead(s, &floors);
         let (start, clock_history, switches) = self.choose_clock(s, target, now, start, limit)?;
-        let start_at = layout.instant_of(start);
-        let lead = start_at.since(wall);
-        if lead > limit {
-            return Err(if target == Some(start) {
-                self.mark_ahead(start, lead, limit)
-            } else {
-                ReserveError::ClockRolledBack { by: lead, limit }
-            });
-        }
-        // A generator without a mark and a past does not lead. If it believed this
-        // clock, the server would do so too, and refuse the right clock as a jump.
-        let by = Millis::ZERO.minus(jumped);
-        if by > max_lead {
-            let limit = max_lead;
-            return Err(ReserveError::ClockRolledBack { by, limit });
-        }
+        let lead = self.check_lead(s, start, target, limit)?;
 
-        let window = s.window(lead);
-        let ticks = layout.ticks_in(window);
-
+        let starts = s.begins() || s.advance_to.is_some();
         // A cursor that is ahead of the clock (it borrowed) needs its bound there. The
         // cursor of another clock does not matter.
         let first = if switches {
@@ -368,34 +331,27 @@ impl Generator {
         } else {
             start.max(s.through).max(layout.tick_of(s.cursor))
         };
-        // A rotation has a bound of its own.
-        let is_next_rotation = switches && self.rotates_worker();
-        let reserved = (!is_next_rotation).then_some(layout.tick_of(s.reserved));
+        let time_used_up = ReserveError::TimeUsedUp { last: layout.end() };
         // A mark past the end is first of all a mark too far ahead.
         if first >= layout.last_tick() {
             return Err(time_used_up);
         }
-        // The first tick of the next holder of the worker ID. If a generator that continues
-        // has reserved up to there, there is nothing to gain.
         let goes_on = !starts && s.rollback.is_none();
-        let end = s.tenure.not_after.map(|at| (at, layout.tick_from(at)));
-        if let Some((at, end)) = end
-            && (first >= end || goes_on && layout.tick_of(s.reserved) >= end)
-        {
-            return Err(ReserveError::PastBound {
-                needed: layout.instant_of(first),
-                bound: at,
-                ahead: first.get().saturating_sub(start.get()),
-            });
-        }
+        let end = self.tenure_end(s, start, first, goes_on)?;
+
+        let window = s.window(lead);
+        let ticks = layout.ticks_in(window);
+        // A rotation has a bound of its own.
+        let is_next_rotation = switches && self.rotates_worker();
+        let reserved = (!is_next_rotation).then_some(layout.tick_of(s.reserved));
         // A mark further ahead than a start may be would be refused after a crash.
-        let farthest = layout.tick_from(wall.plus(limit));
+        let farthest = layout.tick_from(s.reading.wall.millis().plus(limit));
         let bound = Tick::new(first.next().get().saturating_add(ticks))
             .min(farthest.max(first.next()))
             .max(reserved.unwrap_or(first))
             // A start in another clock: this clock has been used up to the target.
             .max(target.unwrap_or(start))
-            .min(end.map_or(layout.last_tick(), |(_, end)| end))
+            .min(end.unwrap_or(layout.last_tick()))
             .min(layout.last_tick());
         // Half of what was in fact reserved: a capped bound leaves less than the
         // window, and every ID would be past half of the window.
@@ -412,23 +368,21 @@ impl Generator {
             mark.get()
         };
         let at = |tick| layout.at(clock_history.clock, layout.offset_of(tick));
-        let may_lead = s.forgiven_lead > Millis::ZERO || begins;
-        let forgiven = (may_lead && lead > policy_lead).then_some(lead);
+        let may_lead = s.forgiven_lead > Millis::ZERO || s.begins();
+        let forgiven = (may_lead && lead > self.policy.max_rollback).then_some(lead);
         Ok(Plan {
             reading: s.reading,
             mark,
             value,
-            clock_from: start_at.nanos(),
+            clock_from: layout.instant_of(start).nanos(),
             cursor_from: (starts || switches)
                 .then(|| layout.at(clock_history.clock, self.fresh(start))),
             clock_history,
             believes: s.rollback.is_some(),
-            leaves_gap: s.failover.is_some(),
+            leaves_gap: s.gap.is_some(),
             window,
             forgiven: forgiven.unwrap_or_default(),
-            least: adopted
-                .filter(|_| s.cursor != Position::ZERO)
-                .max(s.advance_to),
+            least: s.advance_to,
             before: s.reserved,
             tenure: s.tenure,
             reserved: at(bound),
@@ -437,6 +391,149 @@ impl Generator {
             lead,
             switches,
         })
+    }
+
+    /// Where the generator may start at the earliest, by each of the causes.
+    fn floors(&self, s: &PlanInput) -> Result<Floors, ReserveError> {
+        Ok(Floors {
+            advance: self.advance_floor(s)?,
+            mark: self.mark_floor(s)?,
+            gap: self.gap_floor(s)?,
+            tenure: Self::tenure_floor(s),
+        })
+    }
+
+    /// Somebody advances the generator.
+    fn advance_floor(&self, s: &PlanInput) -> Result<Option<UnixMillis>, ReserveError> {
+        let Some(floor) = s.advance_to else {
+            return Ok(None);
+        };
+        let by = floor.since(s.reading.wall.millis());
+        let limit = self.policy.max_advance();
+        if by > limit {
+            return Err(ReserveError::AdvanceTooFar { by, limit });
+        }
+        match s.tenure.max_ahead {
+            Some(limit) if by > limit => Err(ReserveError::AdvancePastPool { by, limit }),
+            _ => Ok(Some(floor)),
+        }
+    }
+
+    /// A start lies behind the mark. So does one under a new tenure, but for the next rotation
+    /// of a generator: the mark is of this rotation or of an earlier one.
+    fn mark_floor(&self, s: &PlanInput) -> Result<Option<UnixMillis>, ReserveError> {
+        let obeys = if self.rotates_worker() {
+            s.cursor == Position::ZERO
+        } else {
+            s.begins()
+        };
+        let mark = s.stored.filter(|_| obeys);
+        if let Some(latest) = self.latest_foreign_mark(s)
+            && let Some(mark) = mark.filter(|mark| Some(*mark) > s.written)
+            && mark > latest
+        {
+            let wall = s.reading.wall.millis();
+            let (by, limit) = (mark.since(wall), latest.since(wall));
+            return Err(ReserveError::MarkPastPool { by, limit, mark });
+        }
+        Ok(mark)
+    }
+
+    /// IDs may lie behind the mark.
+    fn gap_floor(&self, s: &PlanInput) -> Result<Option<UnixMillis>, ReserveError> {
+        let Some(gap) = s.gap else {
+            return Ok(None);
+        };
+        // From the wall clock, not from the generator's clock, which may lead already.
+        let wall = s.reading.wall.millis();
+        let limit = s.settings.max_clock_jump.plus(s.forgiven_lead);
+        if gap.author == Author::Unknown
+            && let Some(mark) = s.stored
+            && let by = mark.since(wall)
+            && by > limit
+        {
+            return Err(ReserveError::Raised { by, limit, mark });
+        }
+        Ok(Some(gap.end(s.stored, wall)))
+    }
+
+    /// All IDs of earlier holders of the worker ID lie before this.
+    fn tenure_floor(s: &PlanInput) -> Option<UnixMillis> {
+        s.tenure.not_before.max(s.least).filter(|_| s.begins())
+    }
+
+    /// How far ahead of the wall clock the generator may continue.
+    fn max_lead(&self, s: &PlanInput, floors: &Floors) -> Millis {
+        let limit = self.forgiven_rollback(s);
+        if !s.begins() {
+            return limit;
+        }
+        // At least the lead that a start after a failover has left.
+        let may_be_left = self.gap(&s.settings).plus(s.settings.reserve);
+        let gap = s.gap.map_or(Millis::ZERO, |gap| gap.length);
+        let limit = may_be_left.max(limit).plus(gap);
+        // The floor of a tenure is no clock error.
+        let layout = self.layout;
+        let of_tenure = floors
+            .tenure
+            .map(|at| layout.instant_of(layout.tick_from(at)));
+        let lead = of_tenure.map(|at| at.since(s.reading.wall.millis()));
+        limit.max(lead.unwrap_or(limit))
+    }
+
+    /// A rollback is forgiven on top of a forgiven lead, as without one.
+    fn forgiven_rollback(&self, s: &PlanInput) -> Millis {
+        self.policy.max_rollback.plus(s.forgiven_lead)
+    }
+
+    /// How far a start is ahead of the wall clock, unless that is too far.
+    fn check_lead(
+        &self,
+        s: &PlanInput,
+        start: Tick,
+        target: Option<Tick>,
+        limit: Millis,
+    ) -> Result<Millis, ReserveError> {
+        let lead = self.layout.instant_of(start).since(s.reading.wall.millis());
+        if lead > limit {
+            return Err(if target == Some(start) {
+                self.mark_ahead(start, lead, limit)
+            } else {
+                ReserveError::ClockRolledBack { by: lead, limit }
+            });
+        }
+        // A generator without a mark and a past does not lead. If it believed this
+        // clock, the server would do so too, and refuse the right clock as a jump.
+        let by = Millis::ZERO.minus(s.reading.jumped_from(s.trusted_offset));
+        let limit = self.forgiven_rollback(s);
+        if by > limit {
+            return Err(ReserveError::ClockRolledBack { by, limit });
+        }
+        Ok(lead)
+    }
+
+    /// The first tick of the next holder of the worker ID. If a generator that continues
+    /// (`goes_on`) has reserved up to there, there is nothing to gain.
+    fn tenure_end(
+        &self,
+        s: &PlanInput,
+        start: Tick,
+        first: Tick,
+        goes_on: bool,
+    ) -> Result<Option<Tick>, ReserveError> {
+        let layout = self.layout;
+        let Some(bound) = s.tenure.not_after else {
+            return Ok(None);
+        };
+        let end = layout.tick_from(bound);
+        if first >= end || goes_on && layout.tick_of(s.reserved) >= end {
+            return Err(ReserveError::PastBound {
+                needed: layout.instant_of(first),
+                bound,
+                ahead: first.get().saturating_sub(start.get()),
+            });
+        }
+        Ok(Some(end))
     }
 
     /// The gap after one promotion: the lost primary may have been ahead of its clock
@@ -455,7 +552,8 @@ impl Generator {
     /// reserved or left out. There is no limit for a mark that came with a promotion: it
     /// tells how far the lost primary was, whose clock and lead nobody knows here.
     fn latest_foreign_mark(&self, s: &PlanInput) -> Option<UnixMillis> {
-        let limit = s.tenure.max_ahead.filter(|_| !s.mark_is_older)?;
+        let is_promoted = matches!(s.author, Author::Earlier { .. });
+        let limit = s.tenure.max_ahead.filter(|_| !is_promoted)?;
         let near = s.reading.wall.millis().plus(limit).plus(self.max_borrow());
         let past = s.tenure.high_water.max(Some(near))?;
         let past = past.plus(s.settings.reserve).plus(s.forgiven_lead);
@@ -486,7 +584,7 @@ impl Generator {
         if !self.changes_clocks() {
             return Ok((start, ClockSeqHistory::FRESH, false));
         }
-        let at_start = s.reserved == Position::ZERO;
+        let at_start = s.at_start();
         // Under a new worker ID, nothing was issued from the start on. What was issued
         // in any clock before it, perhaps by another server, is not known.
         let knows_nothing = if at_start {
@@ -500,7 +598,7 @@ impl Generator {
             let clock_history = s.clock_history.switch(now, reached, clocks)?;
             Some((now, clock_history, true))
         };
-        if s.failover.is_some() || knows_nothing {
+        if s.gap.is_some() || knows_nothing {
             // All earlier use of any clock lies before the start.
             return same(ClockSeqHistory::unknown(s.clock_history.clock, start));
         }
@@ -542,14 +640,6 @@ impl Generator {
                 free_from: layout.instant_of(free_from),
             }
         })
-    }
-
-    /// For a generator that rotates its worker ID, the mark that it must obey: one that was set
-    /// from outside. What it has written itself is of this rotation or of an earlier one.
-    fn adopted_in_rotation(&self, s: &PlanInput) -> Option<UnixMillis> {
-        let starts = s.cursor == Position::ZERO;
-        s.stored
-            .filter(|stored| starts || Some(*stored) > s.written)
     }
 
     /// The tick and the rotation in which a generator that rotates its worker ID continues:
@@ -617,6 +707,24 @@ impl Generator {
 }
 
 impl PlanInput {
+    fn at_start(&self) -> bool {
+        self.reserved == Position::ZERO
+    }
+
+    /// A new tenure is a start, too: at its floor, or past all that was issued.
+    fn begins(&self) -> bool {
+        self.at_start() || self.is_new
+    }
+
+    fn check_jump(&self) -> Result<(), ReserveError> {
+        let by = self.reading.jumped_from(self.trusted_offset);
+        let limit = self.settings.max_clock_jump;
+        if by > limit {
+            return Err(ReserveError::ClockJumped { by, limit });
+        }
+        Ok(())
+    }
+
     /// How much to reserve for a generator that is this far ahead of the clock.
     fn window(&self, lead: Millis) -> Millis {
         let full = self.settings.reserve;

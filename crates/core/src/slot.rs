@@ -12,15 +12,15 @@
 //! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the cursor mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old cursor |
 //! | `window` | what the last reservation took (milliseconds), 0 at a start; under the reservation lock |
 //! | `seen` | both clocks when this generator last read them, for its statistics; under the reservation lock |
-//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. It shows what `setval()` or a rolled-back rewrite has taken away |
+//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. While it is there, it is the mark, whatever the disk says |
 //! | `undone` | a mark up to `highest` was rolled back; until the next reservation. Stored at the end of the transaction, before its pin is given back |
-//! | `gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
+//! | `gap_at`, `put_back_at`, `end_is_near` | when a gap was left last, and when a mark was written back that others had changed (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
 //! | `clock_history` | which clocks have been used, see [`super::clock_seq`]; under the reservation lock |
 //! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone; the winner notes the change |
 //! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by the session that refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
-//! | `least` | for a generator that rotates its worker ID: no rotation starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
+//! | `least` | for a generator that rotates its worker ID: no rotation starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
 //! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by the process that resets the cursor, see [`Slot::furthest`]. Outlives evictions |
 //!
 //! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
@@ -74,13 +74,18 @@ pub struct Slot {
     live: Live,
     rest: Rest,
     stats: CacheLine<(Stats, HighWater, Least)>,
-    horizon: CacheLine<Horizon>,
+    horizon: CacheLine<(Horizon, PutBack)>,
 }
 
 /// The latest instant that was left behind by a reset; zero: none.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct HighWater(AtomicI64);
+
+/// When a mark was written back that others had changed; zero: never.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct PutBack(AtomicI64);
 
 /// Before this, no rotation starts; zero: anywhere.
 #[derive(Debug, Default)]
@@ -206,7 +211,7 @@ impl Slot {
                 ..Rest::default()
             },
             stats: CacheLine((Stats::new(now), HighWater::default(), Least::default())),
-            horizon: CacheLine(Horizon::default()),
+            horizon: CacheLine((Horizon::default(), PutBack::default())),
         }
     }
 
@@ -223,7 +228,7 @@ impl Slot {
     }
 
     pub const fn horizon(&self) -> &Horizon {
-        &self.horizon.0
+        &self.horizon.0.0
     }
 
     // Which generator the slot belongs to.
@@ -326,6 +331,7 @@ impl Slot {
             &rest.window,
             &rest.highest,
             &rest.gap_at,
+            &self.horizon.0.1.0,
             &rest.refused_at,
             &rest.refused_lead,
             &rest.forgiven_lead,
@@ -580,6 +586,16 @@ impl Slot {
 
     pub fn gap_at(&self) -> Option<UnixMillis> {
         instant(self.rest.gap_at.load(Relaxed))
+    }
+
+    /// The mark on disk, which others have changed, is about to be written back; true the first
+    /// time.
+    pub(super) fn put_back(&self, _: &Reserving, at: UnixMillis) -> bool {
+        self.horizon.0.1.0.swap(at.get(), Relaxed) == 0
+    }
+
+    pub fn put_back_at(&self) -> Option<UnixMillis> {
+        instant(self.horizon.0.1.0.load(Relaxed))
     }
 
     /// Whether the near end of the layout's time has been noted; from now on it has.

@@ -30,7 +30,7 @@ WHERE t.generator = 'waits'::regclass AND u.generator = 'same'::regclass;
 SELECT proname FROM pg_proc WHERE proname IN ('snowflake_create_generator', 'snowflake_alter_generator')
     AND proargnames::text NOT LIKE '%,' || (
         SELECT string_agg(attname, ',' ORDER BY attnum) FROM pg_attribute
-        WHERE attrelid = 'snowflake_generators'::regclass AND attnum > 11 AND attname <> 'label') || ',fields}';
+        WHERE attrelid = 'snowflake_generators'::regclass AND attnum > 12 AND attname <> 'label') || ',fields}';
 CREATE FUNCTION keys() RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE hint text;
 BEGIN

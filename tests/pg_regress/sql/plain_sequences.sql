@@ -25,7 +25,7 @@ SELECT nextval('restarted'), nextval('restarted');
 ALTER SEQUENCE restarted RESTART WITH 1000;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE restarted IS 'preset=discord';
 SELECT snowflake_nextval('restarted') > 0 AS positive;
--- A sequence that fits stays as it is, without a notice.
+-- A sequence that fits gets no notice.
 CREATE SEQUENCE fit INCREMENT 9223372036854775807 START 9223372036854775807;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE fit IS 'preset=discord';
 SELECT is_called FROM fit;

@@ -128,10 +128,10 @@ $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE EXTENSION snowflake_id; SELECT snowflake_accept_clock()');
 is((error_of($node, 'SELECT snowflake_nextval()'))[0], '58000', 'accepted in another database: still refused');
 $node->safe_psql('other', "SELECT setval('snowflake_default', 3786912000000)");
-is((error_of($node, 'SELECT snowflake_nextval()', 'other'))[0], '58000',
+is((error_of($node, 'SELECT snowflake_nextval()', 'other'))[0], '55000',
 	'an acceptance before the refusal does not count');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
-is((error_of($node, 'SELECT snowflake_nextval()', 'other'))[0], '58000', 'nor one in another database');
+is((error_of($node, 'SELECT snowflake_nextval()', 'other'))[0], '55000', 'nor one in another database');
 my ($again) = ids($node, 1);
 like(slurp_file($node->logfile), qr/starts (2 d|1 d 23 h 5\d min).* ahead of the clock, as was accepted/, 'logged');
 cmp_ok($again, '>', $after, 'accepted after a restart too');
@@ -140,7 +140,7 @@ cmp_ok($again, '>', $after, 'accepted after a restart too');
 $node->restart;
 # restart() keeps the environment of this script, so the clock is right from here on.
 $node->safe_psql('postgres', q{SELECT setval('snowflake_default', (extract(epoch FROM now()) * 1000)::bigint)});
-abs_lt(lead(), 0.5, 'set back by hand');
+abs_lt(lead() - 10.1, 0.5, 'set back by hand: a gap ahead of the clock');
 
 # The clock is past the end of the layout's time.
 $node->stop;
@@ -154,7 +154,7 @@ $node->stop;
 
 # The clock is before the epoch.
 start_with_clock($node, 1735689600 - int(time) - 100);
-$node->safe_psql('postgres', q{SELECT setval('snowflake_default', 9223372036854775807)});
+$node->safe_psql('postgres', q{SELECT setval('snowflake_default', 1)});
 ($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
 is($code, '58000', 'the clock is before the epoch');
 $node->stop;

@@ -161,13 +161,11 @@ dump_shop('schema.sql', 'keeper', '-s');
 new_database('bare');
 restore('schema.sql', 'keeper', 'bare');
 is(labels($new, 'bare'), $labels, 'schema only: labels are the same');
-# Plain nextval() returns once a value that no layout can issue, and then fails.
-is($new->safe_psql('bare', q{SELECT nextval('orders_ids')}), '9223372036854775807', 'schema only: plain nextval()');
-is((error_of($new, q{SELECT nextval('orders_ids')}, 'bare'))[0], '2200H', 'and again');
+is((error_of($new, q{SELECT nextval('orders_ids')}, 'bare'))[0], '2200H', 'schema only: plain nextval() fails');
 for my $table (@tables)
 {
 	my $generator = $generator_of{$table};
-	is($new->safe_psql('bare', "SELECT last_value FROM $generator"), '9223372036854775807', "$table: no mark");
+	is($new->safe_psql('bare', "SELECT last_value FROM $generator"), '1', "$table: no mark");
 	my $file = "$folder/rows." . ($table =~ tr/a-z//cdr);
 	$origin->safe_psql('shop', "COPY $table TO '$file'");
 	$new->safe_psql('bare', "COPY $table FROM '$file'");

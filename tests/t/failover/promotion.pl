@@ -72,8 +72,7 @@ my $lead = $standby->safe_psql('postgres',
 	'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
 cmp_ok($lead, '<', 26, "the gap is the lead: $lead s");
 
-# The gap is also skipped after a user has set the sequence, which moves the LSN of the
-# sequence.
+# The gap is also skipped after a user has set the sequence: nobody knows then how old the mark is.
 $standby->safe_psql('db1', "SELECT setval('snowflake_default', last_value + 1) FROM snowflake_default");
 
 # The default generator of each database skips a gap of its own. A gap that another
@@ -109,13 +108,14 @@ my ($after) = ids($standby, 1);
 cmp_ok($after, '>', $of{postgres}[-1], 'still increasing');
 ($after) = ids($standby, 1, 'db3');
 cmp_ok($after, '>', $of{db3}[-1], 'also where the sequence was restarted');
-is(in_log($standby, 'was promoted'), 4, 'one gap for each database, and none later');
+is(in_log($standby, 'was promoted') . in_log($standby, 'did not write its mark'), '31', 'one gap for each database, and none later');
 
 # After point-in-time recovery the same rule applies.
 my $origin = new_node('origin', 4, has_archiving => 1, allows_streaming => 1);
 $origin->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '100 ms'");
 $origin->start;
-$origin->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+$origin->safe_psql('postgres', "CREATE EXTENSION snowflake_id; SELECT snowflake_create_generator('late', 'preset=default')");
+$origin->safe_psql('postgres', "SELECT snowflake_nextval('late')");
 ids($origin, 10);
 $origin->backup('pitr');
 $origin->safe_psql('postgres', q{SELECT pg_create_restore_point('here'); SELECT pg_switch_wal()});
@@ -134,14 +134,23 @@ my @regained = ids($restored, 5000);
 check_ids('across a point-in-time recovery', \@lost, \@regained);
 cmp_ok($regained[0], '>', $lost[-1], 'above all that came after the target');
 
-# A timeline whose history file is lost counts as a gap.
+# A timeline whose history file is lost counts as a gap, once, where the mark is older.
 $restored->stop;
 my $pgdata = $restored->data_dir;
 is(scalar(unlink glob "$pgdata/pg_wal/*.history"), 1, 'history file removed');
 $restored->append_conf('postgresql.conf', "archive_mode = off\nrestore_command = ''");
-$restored->start;
-my ($last) = ids($restored, 1);
-cmp_ok($last, '>', $regained[-1], 'increasing without a history file');
-like(slurp_file($restored->logfile), qr/was promoted.*was promoted/s, 'and with a gap');
+for my $skipped (1, 0)
+{
+	my $logged = -s $restored->logfile;
+	$restored->start;
+	push @regained, ids($restored, 1);
+	$restored->safe_psql('postgres', "SELECT snowflake_nextval('late')");
+	$restored->stop;
+	my $log = slurp_file($restored->logfile, $logged);
+	unlike($log, qr/snowflake_default.*skips/, 'a mark of this timeline needs no history');
+	is(scalar(() = $log =~ /generator late was promoted with this server and skips/g), $skipped, "an older one: $skipped gap");
+	is(scalar(() = $log =~ m{File pg_wal/00000002\.history is missing}g), $skipped, 'and the log names the file');
+}
+check_ids('without a history file', \@regained);
 
 done_testing();

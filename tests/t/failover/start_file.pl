@@ -72,7 +72,7 @@ my ($said) = slurp_file($clone->logfile) =~ /($warning.*?HINT:[^\n]*)/s;
 my ($there, $here) = ($node->data_dir, $clone->data_dir);
 like($said, qr/DETAIL:  The data directory was last started at \d{4}-.*, in "\Q$there\E" on host .*; now it is started in "\Q$here\E"/, 'from where');
 like($said, qr/What differs: path, inode of the directory/, 'what differs');
-like($said, qr/HINT:  .*stop it, or set "snowflake_id\.worker_id".*If this server was moved, nothing/, 'what to do');
+like($said, qr/HINT:  .*stop it, or set "snowflake_id\.worker_id".*If this server was moved, all is well\..*call snowflake_advance\(\)/, 'what to do');
 $clone->restart;
 is(warnings_of($clone), 0, 'the warning comes once');
 my $standby = restored('standby', $node, has_streaming => 1);

@@ -6,7 +6,7 @@ use crate::clock::Reading;
 use crate::cursor::Clocks;
 use crate::generator::{Descent, Generator};
 use crate::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos, WorkerId};
-use crate::plan::{ReserveError, Settings};
+use crate::plan::{Author, ReserveError, Settings};
 use crate::slot::{Reserving, Slot};
 use crate::tenure::{Generation, Tenure};
 
@@ -19,9 +19,6 @@ pub struct TrustedClock {
     /// Both clocks when a reserver last read them, unless that reading was refused as a
     /// jump. The reserver that sees a step since then notes it.
     pub seen: Reading,
-    /// The wall clock when a generator was first started after this server was
-    /// promoted.
-    pub promoted_at: Option<UnixMillis>,
 }
 
 impl TrustedClock {
@@ -30,7 +27,6 @@ impl TrustedClock {
         Self {
             trusted_offset: reading.offset(),
             seen: reading,
-            promoted_at: None,
         }
     }
 
@@ -52,24 +48,12 @@ impl TrustedClock {
     }
 }
 
-/// The mark that the disk has.
-#[derive(Clone, Copy, Debug)]
+/// What the disk has of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnDisk {
-    /// The value of the sequence; `None` if it has never had one.
+    /// The value that stands there, unless it says that there is no mark yet.
     pub value: Option<i64>,
-    /// Where in WAL it was written.
-    pub lsn: u64,
-}
-
-/// What has happened to a server since a mark was written.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct History {
-    /// How many timelines have begun since.
-    pub switches: i64,
-    /// The server was itself promoted, rather than started as a primary.
-    pub promoted: bool,
-    /// When the last replayed transaction had committed.
-    pub last_commit: Option<UnixMillis>,
+    pub author: Author,
 }
 
 pub trait Host: Clocks + Sized {
@@ -126,8 +110,9 @@ pub trait Host: Clocks + Sized {
     /// Reads the mark; an error if it cannot be read.
     fn read_mark(&self) -> Result<OnDisk, Self::Error>;
 
-    /// What has happened since a mark was written there.
-    fn history(&self, lsn: u64) -> History;
+    /// When the last transaction had committed that this server has replayed since it started;
+    /// `None` if it started as a primary.
+    fn last_commit(&self) -> Option<UnixMillis>;
 
     /// Writes the mark, and returns when it is durable; an error if it cannot be written.
     fn write_durably(&self, value: i64) -> Result<(), Self::Error>;
@@ -229,12 +214,15 @@ pub enum Note {
         rollback: Option<Millis>,
         worker: Option<WorkerId>,
     },
-    /// The generator was promoted with the server and leaves a gap.
+    /// The generator leaves a gap behind its mark, since IDs may lie behind it.
     LeftGap {
+        author: Author,
         gap: Millis,
         start: UnixMillis,
         lead: Millis,
     },
+    /// Somebody has changed the mark of the running generator, which writes its own one back.
+    PutBack { restarted: bool },
     /// The generator starts ahead of the clock, as a superuser has accepted.
     StartsAhead { lead: Millis },
     /// The layout's time ends soon.

@@ -122,7 +122,8 @@ impl Stand {
 ///
 /// The cursor is not moved past the bound: after a crash, a generator starts at the mark. If
 /// the cursor may not be moved, since the clock is refused or the cursor is ahead of it, the
-/// answer is where the cursor is. Fails with the host's error, or why there is neither.
+/// answer is where the cursor is; where the layout's time has ended, the mark. Fails with the host's
+/// error, or why there is neither.
 ///
 /// A generator that issues nothing reserves nothing. So a wall clock that was set forward is
 /// looked for here; if it is refused, the generator's clock counts.
@@ -165,6 +166,14 @@ pub fn advance_to_now<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
         };
         match (host.reserve(Need::Tick(through))?, at_cursor) {
             (None, _) => {}
+            // No ID comes any more: what is left of the reservation is skipped, so that readers
+            // get the last rows.
+            (Some(ReserveError::TimeUsedUp { .. }), Some(at)) => {
+                let mark = slot.highest().unwrap_or(at);
+                let end = layout.offset_of(layout.tick_from(mark));
+                live.cursor().raise(layout.at(layout.clock_of(cursor), end));
+                return Ok(mark);
+            }
             (Some(_), Some(at)) => return Ok(at),
             (Some(refusal), None) => await_bound(host, refusal)?,
         }

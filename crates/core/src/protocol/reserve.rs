@@ -18,8 +18,8 @@ use crate::cursor::Live;
 use crate::generator::Generator;
 use crate::horizon::BEGINNING;
 use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
-use crate::plan::{Durable, Failover, Moved, Plan, PlanInput, Planned, ReserveError};
-use crate::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::plan::{Author, Durable, Gap, MarkError, Moved, Plan, PlanInput, Planned, ReserveError};
+use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use crate::slot::{Reserving, Slot};
 use crate::tenure::{Generation, Tenure};
 
@@ -97,7 +97,6 @@ pub(super) fn end_refusal<H: Host>(host: &H, slot: &Slot) {
 /// What a reserver finds: a [`PlanInput`] is made of it.
 struct Survey<'a> {
     on_disk: OnDisk,
-    history: History,
     trusted: &'a TrustedClock,
     tenure: Tenure,
     reading: Reading,
@@ -134,14 +133,6 @@ impl<H: Host> Reserver<'_, H> {
     /// Reads both clocks and plans; believes the wall clock if the plan does.
     fn survey(&self, need: Need, on_disk: OnDisk) -> Result<Option<Planned>, ReserveError> {
         let (host, slot, generator) = (self.host, self.slot, self.generator);
-        // Only a start can meet a mark from another timeline, and only the first one
-        // since the switch.
-        let at_start = slot.live().bounds().in_force() == Position::ZERO;
-        let history = if at_start && slot.gap_at().is_none() {
-            host.history(on_disk.lsn)
-        } else {
-            History::default()
-        };
         let watches = generator.policy.on_rollback.watches();
         let surveyed = host.with_trusted_clock(|trusted, tenure| {
             if tenure.generation != host.generation() {
@@ -155,7 +146,6 @@ impl<H: Host> Reserver<'_, H> {
             }
             let found = Survey {
                 on_disk,
-                history,
                 trusted,
                 tenure,
                 reading,
@@ -172,10 +162,6 @@ impl<H: Host> Reserver<'_, H> {
             };
             if is_believed {
                 trusted.trusted_offset = reading.offset();
-                // A gap is not left for a clock that was refused.
-                if let Some(failover) = situation.failover {
-                    trusted.promoted_at = Some(failover.promoted_at);
-                }
                 if watches {
                     slot.clock().end_met_line(reading);
                 } else {
@@ -204,12 +190,21 @@ impl<H: Host> Reserver<'_, H> {
         if let Err(
             ReserveError::ClockRolledBack { by, .. }
             | ReserveError::MarkAhead { by, .. }
-            | ReserveError::MarkPastPool { by, .. },
+            | ReserveError::MarkPastPool { by, .. }
+            | ReserveError::Raised { by, .. },
         ) = plan
         {
             slot.set_refused_lead(by);
         }
         let plan = plan?;
+        let is_foreign = matches!(on_disk.author, Author::Unknown | Author::Restart);
+        if is_foreign
+            && slot.highest().is_some()
+            && slot.put_back(self.token, reading.wall.millis())
+        {
+            let restarted = on_disk.author == Author::Restart;
+            host.note(Note::PutBack { restarted });
+        }
         // A refusal and a change of clocks have their own notes.
         if stepped != Millis::ZERO && !plan.switches {
             host.note(Note::Stepped { by: stepped });
@@ -237,17 +232,20 @@ impl<H: Host> Reserver<'_, H> {
         let at_start = reserved == Position::ZERO;
         let tenure = found.tenure;
         let is_new = self.is_new_to(tenure.generation);
-        let (stored, on_disk) = self.stored(found, at_start)?;
+        let advance_to = match need {
+            Need::AdvanceTo(at) => Some(at),
+            _ => None,
+        };
+        let (stored, on_disk) = self.stored(found, at_start, advance_to)?;
         let nothing_known = |mark| ClockSeqHistory::unknown(0, layout.tick_from(mark));
         let clock_history = if at_start {
             on_disk.unwrap_or(stored.map_or(ClockSeqHistory::FRESH, nothing_known))
         } else {
             slot.clock_history()
         };
-        let (through, floor) = match need {
-            Need::Tick(tick) | Need::Early(tick) => (tick, None),
-            Need::AdvanceTo(at) => (Tick::new(0), Some(at)),
-            Need::Clock | Need::Switch | Need::Widen => (Tick::new(0), None),
+        let through = match need {
+            Need::Tick(tick) | Need::Early(tick) => tick,
+            _ => Tick::new(0),
         };
         Ok(PlanInput {
             reading,
@@ -261,9 +259,9 @@ impl<H: Host> Reserver<'_, H> {
             is_new,
             stored,
             written: slot.highest(),
-            mark_is_older: found.history.switches > 0,
-            failover: self.failover(found, at_start),
-            advance_to: floor,
+            author: found.on_disk.author,
+            gap: self.gap(found, at_start),
+            advance_to,
             clock_history,
             least: slot.least().filter(|_| self.generator.rotates_worker()),
             rollback: found.rollback,
@@ -272,56 +270,68 @@ impl<H: Host> Reserver<'_, H> {
         })
     }
 
-    /// The stored mark, and what the disk says of clocks.
+    /// The mark in force, and what the disk says of clocks.
     fn stored(
         &self,
         found: &Survey,
         at_start: bool,
+        advance_to: Option<UnixMillis>,
     ) -> Result<(Option<UnixMillis>, Option<ClockSeqHistory>), ReserveError> {
         let (slot, now) = (self.slot, found.reading.wall.millis());
-        let value = found.on_disk.value;
-        let read = value.map(|value| self.generator.read_mark(value, now));
+        let OnDisk { value, author } = found.on_disk;
+        // Where the generator may start, whatever the mark was.
+        let has_floor = advance_to.is_some() || self.is_granted(found.tenure);
+        let read = match value {
+            Some(value) => Some(self.generator.read_mark(value, now)),
+            None if author == Author::Restart => Some(Err(MarkError::Restart)),
+            None => None,
+        };
+        let own = slot.highest();
         let (mark, clock_history) = match read {
             None => (None, None),
             Some(Ok((mark, clock_history))) => (Some(mark), clock_history),
             // If the slot knows how far the marks were, the next mark heals the value.
-            Some(Err(_)) if !at_start || slot.highest().is_some() => (None, None),
+            Some(Err(_)) if !at_start || own.is_some() => (None, None),
+            Some(Err(MarkError::Restart)) if has_floor => (None, None),
             Some(Err(no_mark)) => return Err(ReserveError::NoMark(no_mark)),
         };
-        // A mark that was written here and is gone was taken away since. Clocks may
+        // A generator that runs knows its mark, whatever others have written since. Clocks may
         // have been written differently under the same mark.
-        if mark < slot.highest() || slot.is_undone() {
-            return Ok((mark.max(slot.highest()), None));
+        if own.is_some() && (mark != own || slot.is_undone()) {
+            return Ok((own, None));
         }
         Ok((mark, clock_history))
     }
 
-    /// Whether the mark was written before a switch of timelines, and how much to leave
-    /// out then: one gap for each switch since.
-    ///
-    /// A `setval()` after the promotion moves the page's LSN past the switch, and ALTER
-    /// SEQUENCE ... RESTART leaves no mark at all. So a generator that starts in the
-    /// life of a server that was itself promoted leaves out a gap whatever it finds. It
-    /// does so once as long as it keeps its slot, and counts from the promotion, not
-    /// the mark, since this may not be the first time.
-    fn failover(&self, found: &Survey, at_start: bool) -> Option<Failover> {
-        let history = found.history;
-        let count = history.switches.max(i64::from(history.promoted));
-        if count == 0 || !at_start || self.slot.gap_at().is_some() {
+    /// Whether a registry has granted the worker ID that the IDs carry. Whatever others have issued
+    /// then lies before the floor, or carries another worker ID.
+    fn is_granted(&self, tenure: Tenure) -> bool {
+        tenure.not_before.is_some() && self.generator.layout.has_worker()
+    }
+
+    /// What is to be left out behind the mark, by who wrote it. A generator that runs knows its
+    /// own mark, and leaves nothing out.
+    fn gap(&self, found: &Survey, at_start: bool) -> Option<Gap> {
+        let author = found.on_disk.author;
+        let times = match author {
+            Author::Present => return None,
+            Author::Earlier { promotions } => promotions,
+            Author::Unknown | Author::Restart => 1,
+        };
+        if !at_start || self.slot.highest().is_some() {
             return None;
         }
-        // Whatever a lost primary has issued lies before the floor, or carries another
-        // worker ID, if IDs carry one.
-        let is_granted = found.tenure.not_before.is_some();
-        if is_granted && self.generator.layout.has_worker() {
+        if self.is_granted(found.tenure) {
             return None;
         }
-        let now = found.reading.wall.millis();
-        Some(Failover {
-            gap: self.generator.gap(&self.host.settings()).times(count),
-            mark_is_older: history.switches > 0,
-            promoted_at: found.trusted.promoted_at.unwrap_or(now),
-            last_commit: history.last_commit,
+        let last_commit = match author {
+            Author::Earlier { .. } => self.host.last_commit(),
+            _ => None,
+        };
+        Some(Gap {
+            author,
+            length: self.generator.gap(&self.host.settings()).times(times),
+            last_commit,
         })
     }
 
@@ -369,11 +379,14 @@ impl<H: Host> Reserver<'_, H> {
             });
         }
         let start = plan.clock_from.millis();
-        // If the failover makes no difference there is nothing to report.
-        let otherwise = s.stored.max(Some(s.generator_now.millis()));
-        let is_told = |f: &Failover| f.mark_is_older || Some(start) > otherwise;
-        if let Some(Failover { gap, .. }) = s.failover.filter(is_told) {
-            host.note(Note::LeftGap { gap, start, lead });
+        if let Some(Gap { author, length, .. }) = s.gap {
+            let gap = length;
+            host.note(Note::LeftGap {
+                author,
+                gap,
+                start,
+                lead,
+            });
         }
         let end = layout.end();
         let left = end.since(start);

@@ -10,7 +10,7 @@ use super::super::id::{BootNanos, Nanos, Position, UnixMillis, UnixNanos};
 use super::super::plan::{ReserveError, Settings};
 use super::super::protocol;
 use super::super::protocol::block::issue_block;
-use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use super::super::slot::{Reserving, Slot};
 use super::super::tenure::{Generation, Tenure};
 use super::one_call::OneCall;
@@ -93,8 +93,8 @@ impl Host for Busy<'_> {
         self.server.read_mark()
     }
 
-    fn history(&self, lsn: u64) -> History {
-        self.server.history(lsn)
+    fn last_commit(&self) -> Option<UnixMillis> {
+        self.server.last_commit()
     }
 
     fn write_durably(&self, value: i64) -> Result<(), ScriptError> {

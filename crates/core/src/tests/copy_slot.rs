@@ -34,7 +34,7 @@ impl Slot {
                 HighWater(copy(&self.stats.0.1.0)),
                 Least(copy(&self.stats.0.2.0)),
             )),
-            horizon: CacheLine(self.horizon().copy()),
+            horizon: CacheLine((self.horizon().copy(), PutBack(copy(&self.horizon.0.1.0)))),
         }
     }
 
@@ -47,6 +47,7 @@ impl Slot {
             &rest.window,
             &rest.highest,
             &rest.gap_at,
+            &self.horizon.0.1.0,
             &rest.refused_lead,
             &rest.forgiven_lead,
         ];

@@ -12,9 +12,8 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
-use super::super::plan::Settings;
-use super::super::plan::{PlanInput, ReserveError};
-use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::plan::{Author, PlanInput, ReserveError, Settings};
+use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use super::super::protocol::{
     self,
     step_by_step::{self, UnderWay},
@@ -31,13 +30,23 @@ pub const WORKER: i32 = 2;
 const KEY: u64 = 7;
 const OTHER_KEY: u64 = 8;
 
-/// The value of the sequence, the timeline on which it was written, and the file that
-/// holds it.
+/// The value of the sequence, who wrote it, and the file that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Disk {
     pub value: Option<i64>,
-    pub timeline: i64,
+    pub writer: Writer,
     pub file: u32,
+}
+
+/// Who wrote the value of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Writer {
+    /// A server on this timeline.
+    Server { timeline: i64 },
+    /// A person or a tool, by `setval()`.
+    Others,
+    /// Somebody who has restarted the sequence.
+    Restart,
 }
 
 /// A disk, and the commit time of the last transaction that is on the disk.
@@ -121,7 +130,6 @@ pub struct Server {
     pub life: u64,
     pub trusted: Cell<TrustedClock>,
     tenure: Cell<Tenure>,
-    pub promoted: bool,
     pub slot: Slot,
 
     /// What the disk holds.
@@ -227,16 +235,19 @@ impl Host for Server {
     fn read_mark(&self) -> Result<OnDisk, Stop> {
         Ok(OnDisk {
             value: self.disk.get().value,
-            lsn: self.disk.get().timeline.cast_unsigned(),
+            author: match self.disk.get().writer {
+                Writer::Server { timeline } if timeline == self.timeline => Author::Present,
+                Writer::Server { timeline } => Author::Earlier {
+                    promotions: self.timeline - timeline,
+                },
+                Writer::Others => Author::Unknown,
+                Writer::Restart => Author::Restart,
+            },
         })
     }
 
-    fn history(&self, lsn: u64) -> History {
-        History {
-            switches: self.timeline - lsn.cast_signed(),
-            promoted: self.promoted,
-            last_commit: self.committed.get().map(UnixMillis::new),
-        }
+    fn last_commit(&self) -> Option<UnixMillis> {
+        self.committed.get().map(UnixMillis::new)
     }
 
     fn write_durably(&self, value: i64) -> Result<(), Stop> {
@@ -245,7 +256,7 @@ impl Host for Server {
         self.lagging.set(self.replica());
         self.disk.set(Disk {
             value: Some(value),
-            timeline: self.timeline,
+            writer: self.writer(),
             ..self.disk.get()
         });
         Ok(())
@@ -338,7 +349,7 @@ impl Server {
         let tenure = Tenure::NONE.unregistered(WorkerId::new(WORKER));
         let disk = Disk {
             value: None,
-            timeline: 1,
+            writer: Writer::Server { timeline: 1 },
             file: 1,
         };
         let replica = Replica {
@@ -353,7 +364,6 @@ impl Server {
             life: 0,
             trusted: Cell::new(TrustedClock::new(reading)),
             tenure: Cell::new(tenure),
-            promoted: false,
             slot: Slot::new(reading, 0),
             disk: Cell::new(disk),
             committed: Cell::new(None),
@@ -379,8 +389,7 @@ impl Server {
         let trusted = self.trusted.get();
         let fields = (
             (self.boot.get(), self.wall.get(), trusted.trusted_offset),
-            (trusted.promoted_at, self.promoted, self.slot.key()),
-            self.slot.parts(),
+            (self.slot.key(), self.slot.parts()),
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
             (self.left.get(), self.tenure.get(), self.queue.get()),
@@ -459,12 +468,50 @@ impl Server {
         self.stored().0
     }
 
-    /// Somebody sets the mark.
+    /// Somebody sets the mark, or restarts the sequence.
     pub fn set_mark(&self, value: Option<i64>) {
+        let writer = value.map_or(Writer::Restart, |_| Writer::Others);
         self.disk.set(Disk {
             value,
+            writer,
             ..self.disk.get()
         });
+    }
+
+    /// A tool sets the mark to the value that it has.
+    pub fn unstamp(&self) {
+        self.disk.set(Disk {
+            writer: Writer::Others,
+            ..self.disk.get()
+        });
+    }
+
+    /// How many promotions lie between the writer of the mark, if it is known, and now.
+    pub fn promotions(&self) -> i64 {
+        match self.disk.get().writer {
+            Writer::Server { timeline } => self.timeline - timeline,
+            _ => 0,
+        }
+    }
+
+    /// There is no mark yet.
+    pub fn clear_mark(&self) {
+        self.set_mark(None);
+        self.claim_mark();
+    }
+
+    /// What the disk has is taken for a mark that this server wrote.
+    pub fn claim_mark(&self) {
+        self.disk.set(Disk {
+            writer: self.writer(),
+            ..self.disk.get()
+        });
+    }
+
+    /// This server, as a writer.
+    pub fn writer(&self) -> Writer {
+        let timeline = self.timeline;
+        Writer::Server { timeline }
     }
 
     /// The ID of a caller that enters now.
@@ -497,7 +544,6 @@ impl Server {
         };
         self.trusted.set(TrustedClock::new(reading));
         self.tenure.set(tenure);
-        self.promoted = false;
         self.slot = Slot::new(reading, 0);
         self.before_rewrite = None;
         self.under_way.set(None);
@@ -532,7 +578,6 @@ impl Server {
         self.blind = (replica, self.timeline);
         self.timeline += 1;
         self.restart();
-        self.promoted = true;
     }
 
     /// The slot is given to another generator, if that is allowed, and comes back.
@@ -544,16 +589,16 @@ impl Server {
         }
     }
 
-    /// A transaction gives the sequence a new file: by ALTER SEQUENCE ... RESTART,
-    /// which takes the mark away so that it is written anew, or with the same value.
-    pub fn rewrite(&mut self, restart: bool) {
+    /// A transaction gives the sequence a new file, and the mark that is known is written
+    /// there: that before, with who wrote it, or a later one that this server wrote.
+    pub fn rewrite(&mut self) {
         let mut disk = self.disk.get();
         self.before_rewrite = Some(disk);
-        let known = self.mark().max(self.slot.highest());
         disk.file += 1;
-        if restart && known.is_some() {
-            disk.value = known.map(UnixMillis::get);
-            disk.timeline = self.timeline;
+        let own = self.slot.highest();
+        if own > self.mark() {
+            disk.value = own.map(UnixMillis::get);
+            disk.writer = self.writer();
         }
         self.disk.set(disk);
     }

@@ -33,7 +33,7 @@ use super::super::protocol::wait::STANDSTILL;
 use super::super::slot::furthest;
 use super::super::tenure::{Generation, Tenure};
 use super::explorer::{Explorer, Rules, deeper};
-use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
+use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, Writer, settings as of_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
@@ -56,9 +56,10 @@ enum Event {
     PromoteBlind,
     /// The slot is given to another generator, and comes back.
     Evict,
-    /// A transaction rewrites the sequence, with or without RESTART, and ends.
+    /// A transaction rewrites the sequence, and ends.
     Rewrite,
-    Restart,
+    /// A tool sets the mark to the value that it has.
+    Unstamp,
     Commit,
     Rollback,
     /// `snowflake_accept_clock()`.
@@ -273,13 +274,7 @@ impl Calls<'_> {
         match event {
             // The slot is lost, with all that it knew; or the clock goes back to where
             // it has passed IDs that are no longer known.
-            Event::Crash
-            | Event::Promote
-            | Event::PromoteBlind
-            | Event::Rewrite
-            | Event::Restart
-                if was_set =>
-            {
+            Event::Crash | Event::Promote | Event::PromoteBlind | Event::Rewrite if was_set => {
                 return Ok(false);
             }
             Event::Step(..0) | Event::HalfBack if was_set && !server.is_in_force() => {
@@ -317,6 +312,13 @@ impl Calls<'_> {
                 server.restart();
                 (state.seen, state.set_back) = (i64::MIN, None);
                 state.forget_sessions();
+            }
+            // Both would leave the same gap behind one mark: one failover per gap.
+            Event::Promote
+                if server.lagging.get().disk.writer == Writer::Others
+                    && server.lagging.get().disk.value != server.disk.get().value =>
+            {
+                return Ok(false);
             }
             Event::Promote => {
                 server.promote(-tick);
@@ -360,11 +362,15 @@ impl Calls<'_> {
                     state.forget_sessions();
                 }
             }
-            Event::Rewrite | Event::Restart if rewrites || !server.has_place() => {
-                return Ok(false);
+            Event::Rewrite if rewrites => return Ok(false),
+            Event::Rewrite => {
+                // The slot is pinned, if there is one to pin.
+                let _ = server.enter();
+                server.rewrite();
             }
-            Event::Rewrite => server.rewrite(false),
-            Event::Restart => server.rewrite(true),
+            // Who hides two promotions leaves one gap too few.
+            Event::Unstamp if rewrites || server.promotions() > 1 => return Ok(false),
+            Event::Unstamp => server.unstamp(),
             Event::Commit | Event::Rollback if !rewrites => return Ok(false),
             Event::Commit => server.end_rewrite(true),
             Event::Rollback => server.end_rewrite(false),
@@ -727,9 +733,9 @@ fn may_refuse(state: &State, refusal: ReserveError) -> Result<(), String> {
         .max(Some(server.now().millis()))
         .max(server.tenure().not_before)
         .map_or(0, ahead);
-    let furthest = if server.timeline > 1 {
+    let furthest = if server.timeline > 1 || server.disk.get().writer == Writer::Others {
         // The gap is added.
-        furthest.max(0) + server.settings.failover_gap.get() * server.timeline
+        furthest.max(0) + server.generator.gap(&server.settings).get() * server.timeline
     } else {
         furthest
     };
@@ -759,6 +765,9 @@ fn may_refuse(state: &State, refusal: ReserveError) -> Result<(), String> {
         // Only a caller that waits for the clock gets this refusal.
         ReserveError::NoClockFree { .. } | ReserveError::WorkerUsed { .. } => false,
         ReserveError::NoMark(_) => state.was_set(),
+        ReserveError::Raised { by, limit, .. } => {
+            server.disk.get().writer == Writer::Others && by > limit
+        }
         ReserveError::PastBound { needed, bound, .. } => {
             // The generator's clock is there, or its start is.
             let is_there = wall + furthest.max(0) + layout.tick().get() > needed.get();
@@ -844,7 +853,7 @@ fn check(state: &State) -> Result<(), String> {
     let generator = server.generator;
     let layout = generator.layout;
     // A promotion leaves a gap instead; a rewrite is remembered by the slot.
-    let disk_is_true = server.timeline == server.disk.get().timeline
+    let disk_is_true = server.disk.get().writer == server.writer()
         && !state.was_set()
         && server.before_rewrite.is_none()
         && !server.slot.is_undone();
@@ -1244,6 +1253,29 @@ fn promotions() {
 }
 
 #[test]
+fn promotions_and_marks_that_others_rewrite() {
+    use Event::{Commit, Crash, One, Pass, Promote, Rewrite, Rollback, Step, Unstamp};
+    Walks {
+        what: "promotions and rewrites",
+        events: &[
+            One,
+            Pass,
+            Step(-1),
+            Crash,
+            Promote,
+            Rewrite,
+            Commit,
+            Rollback,
+            Unstamp,
+        ],
+        // A standby lacks the second mark.
+        prelude: &[One, Pass, Pass, Pass, Pass, Pass, One],
+        ..WALKS
+    }
+    .run(some().into_iter().map(patient).collect());
+}
+
+#[test]
 fn promotions_of_standbys_that_saw_nothing() {
     use Event::{Batch, Crash, One, Pass, Promote, PromoteBlind, Step};
     Walks {
@@ -1271,7 +1303,6 @@ fn slots_and_files() {
             Crash,
             Evict,
             Rewrite,
-            Restart,
             Commit,
             Rollback,
             Accept,
@@ -1312,12 +1343,12 @@ fn observed_ids() {
 
 #[test]
 fn after_a_rewrite_that_was_rolled_back() {
-    use Event::{Batch, Crash, Evict, One, Pass, Restart, Rollback, Step};
+    use Event::{Batch, Crash, Evict, One, Pass, Rewrite, Rollback, Step};
     Walks {
         what: "after a rewrite that was rolled back",
         events: &[One, Batch, Pass, Step(-3), Step(2), Crash, Evict],
         // The bound belongs to a mark that the rollback has taken away.
-        prelude: &[One, Pass, Pass, Pass, Pass, Restart, One, Rollback],
+        prelude: &[One, Pass, Pass, Pass, Pass, Rewrite, One, Rollback],
         ..WALKS
     }
     .run(some());
@@ -1457,7 +1488,7 @@ fn worker_ids_of_a_registry() {
 #[test]
 fn worker_ids_of_a_registry_and_slots() {
     use Event::{Advance, Close, Evict, Grant, HalfBack, Old, One, Pass};
-    use Event::{Promote, Renew, Restart, Rollback, Step};
+    use Event::{Promote, Renew, Rewrite, Rollback, Step};
     Walks {
         what: "a registry, slots and files",
         events: &[
@@ -1473,7 +1504,7 @@ fn worker_ids_of_a_registry_and_slots() {
             Old,
             Evict,
             Advance,
-            Restart,
+            Rewrite,
             Rollback,
             Promote,
         ],
@@ -1662,7 +1693,7 @@ fn a_start_goes_on_now_in_a_clock_that_is_known_to_be_free() {
     let mut server = of(OnRollback::NextClock, OnExhausted::Wait);
     server.set_mark(Some(27 * 64));
     server.restart();
-    assert_eq!(next(&mut server), (27, 0));
+    assert_eq!(next(&mut server), (27 + GAP_TICKS as u64, 0));
     // Generators with other policies start at the mark.
     for on_rollback in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
         let mut server = of(on_rollback, OnExhausted::NextClock);

@@ -13,10 +13,10 @@ use super::super::id::{
 };
 use super::super::label::Label;
 use super::super::layout::{Fields, Stamp};
-use super::super::plan::{ReserveError, Settings};
+use super::super::plan::{Author, ReserveError, Settings};
 use super::super::policy::OnRollback;
 use super::super::protocol;
-use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::tenure::{Generation, Tenure};
@@ -130,11 +130,14 @@ impl Host for Server {
 
     fn read_mark(&self) -> Result<OnDisk, ScriptError> {
         let value = self.mark.get();
-        Ok(OnDisk { value, lsn: 0 })
+        Ok(OnDisk {
+            value,
+            author: Author::Present,
+        })
     }
 
-    fn history(&self, _lsn: u64) -> History {
-        History::default()
+    fn last_commit(&self) -> Option<UnixMillis> {
+        None
     }
 
     fn write_durably(&self, value: i64) -> Result<(), ScriptError> {

@@ -23,10 +23,10 @@ use super::super::horizon::{
 };
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
 use super::super::lock_list::{self, LockList, Locks, Noted};
-use super::super::plan::{ReserveError, Settings};
+use super::super::plan::{Author, ReserveError, Settings};
 use super::super::policy::SequenceStart;
 use super::super::protocol;
-use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use super::super::tenure::{Generation, Tenure};
@@ -367,12 +367,12 @@ impl Host for Session<'_> {
         let mark = self.server.mark.load(Relaxed);
         Ok(OnDisk {
             value: (mark != 0).then_some(mark),
-            lsn: 0,
+            author: Author::Present,
         })
     }
 
-    fn history(&self, _lsn: u64) -> History {
-        History::default()
+    fn last_commit(&self) -> Option<UnixMillis> {
+        None
     }
 
     fn write_durably(&self, value: i64) -> Result<(), IssueError> {

@@ -53,7 +53,6 @@ pub fn situation<H: Host>(
 ) -> Result<PlanInput, ReserveError> {
     let found = Survey {
         on_disk,
-        history: host.history(on_disk.lsn),
         trusted,
         tenure,
         reading: host.read(),

@@ -15,11 +15,11 @@ use super::super::id::{
     WorkerId,
 };
 use super::super::layout::{FieldRole, Layout};
-use super::super::plan::{ReserveError, Settings};
+use super::super::plan::{Author, ReserveError, Settings};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::protocol;
 use super::super::protocol::block::issue_block;
-use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::tenure::{Generation, Tenure};
@@ -122,12 +122,12 @@ impl Host for &Live {
         let mark = self.mark.load(Ordering::Acquire);
         Ok(OnDisk {
             value: (mark != 0).then_some(mark),
-            lsn: 0,
+            author: Author::Present,
         })
     }
 
-    fn history(&self, _lsn: u64) -> History {
-        History::default()
+    fn last_commit(&self) -> Option<UnixMillis> {
+        None
     }
 
     fn write_durably(&self, value: i64) -> Result<(), IssueError> {
@@ -438,8 +438,8 @@ impl Host for Session<'_> {
         self.live.read_mark()
     }
 
-    fn history(&self, lsn: u64) -> History {
-        self.live.history(lsn)
+    fn last_commit(&self) -> Option<UnixMillis> {
+        self.live.last_commit()
     }
 
     fn write_durably(&self, value: i64) -> Result<(), IssueError> {

@@ -9,16 +9,17 @@ use siphasher::sip128::SipHasher13;
 use super::super::clock::Reading;
 use super::super::clock_seq::ClockSeqHistory;
 use super::super::generator::Generator;
-use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos, WorkerId};
 use super::super::label::Label;
 use super::super::layout::{FieldRole, Layout};
 use super::super::plan::Settings;
-use super::super::plan::{Failover, MarkError, Plan, PlanInput, ReserveError};
+use super::super::plan::{Author, Gap, MarkError, Plan, PlanInput, ReserveError};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::protocol::host::{Host, Need};
+use super::super::protocol;
+use super::super::protocol::host::{Host, IssueError, Need, Note};
 use super::super::tenure::Tenure;
 use super::explorer::{Explorer, Rules};
-use super::model::{MS, Outcome, Server, settings};
+use super::model::{Disk, MS, Outcome, Server, settings};
 
 /// How far a standby's marks may lag plus how far its clock may differ, in ms.
 const GAP: i64 = 8;
@@ -175,7 +176,7 @@ fn a_promotion_without_a_gap_would_repeat_ids() {
     let mut server = server(tiny(), 100);
     let before = server.issue(1);
     server.apply(Event::Promote);
-    (server.timeline, server.promoted) = (1, false);
+    server.claim_mark();
     assert!(server.issue(1)[0] <= before[0]);
 }
 
@@ -377,18 +378,123 @@ fn the_ends_of_the_layouts_time() {
 }
 
 #[test]
+fn readers_get_the_rows_of_the_last_tick() {
+    for idles in [0, 3] {
+        let generator = Generator {
+            layout: layout(1000, 4),
+            ..tiny()
+        };
+        let mut server = server(generator, 1009 - idles);
+        let mut last = None;
+        while let Some(issued) = server.issue(4).pop() {
+            last = Some(issued);
+            server.pass(MS);
+            if idles > 0 {
+                break;
+            }
+        }
+        server.pass(idles * 5 * MS);
+        let used_up = ReserveError::TimeUsedUp {
+            last: UnixMillis::new(1015),
+        };
+        assert_eq!(server.call(1), refused(used_up));
+        let at = protocol::advance_to_now(&server).unwrap();
+        let tick = generator.layout.tick_of(Position::new(last.unwrap()));
+        assert!(at > generator.layout.instant_of(tick), "{at:?}");
+        assert_eq!(Some(at), server.mark());
+        // The clock was wrong: no ID comes before what readers have passed, nor after a crash.
+        for _ in 0..2 {
+            server.step(-9 * MS);
+            if let Some(first) = server.issue(1).first() {
+                let tick = generator.layout.tick_of(Position::new(*first));
+                assert!(generator.layout.instant_of(tick) >= at);
+            }
+            server.restart();
+        }
+    }
+}
+
+#[test]
 fn a_mark_set_by_others() {
     let mut server = server(tiny(), 100);
     server.issue(1);
     let mine = server.mark().unwrap();
-    // A lowered mark is healed. After a raised mark, no ID before it is issued.
-    server.set_mark(Some(3));
-    let plan = server.reserve_for(101).unwrap();
-    assert!(plan.mark >= mine && plan.cursor_from.is_none());
+    // A generator that runs writes its own mark back, and says so once.
+    for set in [Some(3), Some(130), None] {
+        server.set_mark(set);
+        let plan = server.reserve_for(101).unwrap();
+        assert!(plan.mark >= mine && plan.cursor_from.is_none());
+        assert_eq!(server.mark(), Some(plan.mark));
+        assert_eq!(server.issue(1)[0] >> 2, 100);
+    }
+    let told = Note::PutBack { restarted: false };
+    let notes: Vec<_> = server.notes.take();
+    assert_eq!(
+        notes
+            .into_iter()
+            .filter(|note| matches!(note, Note::PutBack { .. }))
+            .collect::<Vec<_>>(),
+        [told]
+    );
+    // One that starts does so a gap and what it may borrow behind a raised mark, once.
+    let next = |server: &mut Server| server.issue(1)[0] >> 2;
+    let gap = (GAP + 1) as u64;
     server.set_mark(Some(130));
-    let plan = server.reserve_for(101).unwrap();
-    assert!(plan.starts);
-    assert_eq!(server.issue(1)[0] >> 2, 130);
+    server.restart();
+    assert_eq!(next(&mut server), 130 + gap);
+    let mark = server.mark().unwrap().get().cast_unsigned();
+    server.restart();
+    assert_eq!(next(&mut server), mark);
+    // Behind a lowered one, it counts from the clock.
+    server.set_mark(Some(3));
+    server.step(30 * MS);
+    server.restart();
+    assert_eq!(next(&mut server), 130 + gap);
+    // A mark that is further ahead than a clock may jump was raised.
+    server.set_mark(Some(171));
+    server.restart();
+    let raised = ReserveError::Raised {
+        by: Millis::new(41),
+        limit: Millis::new(40),
+        mark: UnixMillis::new(171),
+    };
+    assert_eq!(server.call(1), refused(raised));
+    server.accept();
+    assert_eq!(next(&mut server), 171 + gap);
+}
+
+#[test]
+fn a_restart_that_nobody_saw() {
+    let mut server = server(tiny(), 100);
+    server.issue(1);
+    server.set_mark(None);
+    server.restart();
+    let unknown = ReserveError::NoMark(MarkError::Restart);
+    assert_eq!(server.call(1), refused(unknown));
+    assert_eq!(server.call(1), refused(unknown));
+    // Somebody knows how far the generator was.
+    let to = Need::AdvanceTo(UnixMillis::new(120));
+    assert_eq!(server.reserve(to), Ok(None));
+    assert_eq!(server.issue(1)[0] >> 2, 120);
+    // So does a registry.
+    server.set_mark(None);
+    server.restart();
+    let ahead = Millis::new(1000);
+    let floor = UnixMillis::new(125);
+    server.becomes(|it| {
+        it.granted(
+            WorkerId::new(1).unwrap(),
+            floor,
+            UnixMillis::new(200),
+            floor,
+            ahead,
+        )
+    });
+    assert_eq!(server.issue(1)[0] >> 2, 125);
+}
+
+fn refused(why: ReserveError) -> Outcome {
+    Outcome::Refused(IssueError::Reservation(why))
 }
 
 #[test]
@@ -474,7 +580,7 @@ fn a_value_that_no_clock_can_mean_is_no_mark() {
         assert_eq!(server.issue(1), Vec::<u64>::new());
         assert_eq!(server.disk.get().value, Some(value));
         // A running generator heals it.
-        server.set_mark(None);
+        server.clear_mark();
         let before = server.issue(1)[0];
         server.set_mark(Some(value));
         server.reserve_for(0).unwrap();
@@ -507,7 +613,7 @@ fn an_id_is_no_mark_where_the_time_outlives_all_clocks() {
         let refused = server.situation(Need::Switch).err();
         assert_eq!(refused, Some(no_mark), "{text}");
         assert_eq!(server.issue(1), Vec::<u64>::new(), "{text}");
-        server.set_mark(None);
+        server.clear_mark();
         let before = server.issue(1)[0];
         assert!(server.mark() > Some(wall), "{text}");
         server.set_mark(Some(value));
@@ -573,14 +679,16 @@ fn a_generator_that_loses_its_slot_again_and_again_stays_near_the_clock() {
 
 #[test]
 fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
-    let begin = |mark: Option<i64>, wall: i64, commit: Option<i64>, mark_is_older: bool| {
+    let begin = |mark: Option<i64>, wall: i64, commit: Option<i64>, author: Author| {
         let server = server(tiny(), wall);
-        server.set_mark(mark);
+        server.disk.set(Disk {
+            value: mark,
+            ..server.disk.get()
+        });
         let mut situation = server.situation_for(0);
-        situation.failover = Some(Failover {
-            gap: Millis::new(GAP),
-            mark_is_older,
-            promoted_at: UnixMillis::new(97),
+        situation.gap = Some(Gap {
+            author,
+            length: Millis::new(GAP),
             last_commit: commit.map(UnixMillis::new),
         });
         server.generator.layout.tick_of(
@@ -592,7 +700,8 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
                 .unwrap(),
         )
     };
-    let start = |mark, wall, commit| begin(mark, wall, commit, true);
+    let promotions = 1;
+    let start = |mark, wall, commit| begin(mark, wall, commit, Author::Earlier { promotions });
     // The mark, and what has passed since the last commit.
     assert_eq!(start(Some(120), 100, Some(90)), Tick::new(138));
     assert_eq!(start(Some(120), 100, Some(100)), Tick::new(128));
@@ -601,12 +710,11 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
     assert_eq!(start(Some(90), 100, Some(80)), Tick::new(118));
     assert_eq!(start(Some(90), 100, Some(130)), Tick::new(138));
     assert_eq!(start(None, 100, None), Tick::new(108));
-    // A mark that was written since is kept, and no time is added to it.
-    assert_eq!(begin(Some(120), 100, Some(90), false), Tick::new(120));
-    assert_eq!(begin(Some(101), 100, Some(90), false), Tick::new(105));
-    assert_eq!(begin(Some(101), 200, Some(90), false), Tick::new(200));
-    assert_eq!(begin(None, 100, Some(90), false), Tick::new(105));
-    assert_eq!(begin(Some(101), 100, Some(130), false), Tick::new(138));
+    // No time is added to a mark of an unknown author.
+    let unknown = |mark, wall| begin(mark, wall, None, Author::Unknown);
+    assert_eq!(unknown(Some(120), 100), Tick::new(128));
+    assert_eq!(unknown(Some(70), 100), Tick::new(108));
+    assert_eq!(unknown(None, 100), Tick::new(108));
 }
 
 #[test]
@@ -652,8 +760,8 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 stored: stored.map(|(mark, _)| mark),
                 written: None,
                 least: None,
-                mark_is_older: false,
-                failover: None,
+                author: Author::Present,
+                gap: None,
                 advance_to: None,
                 clock_history: running.map_or(clock_history, |plan| plan.clock_history),
                 rollback: None,

@@ -1,0 +1,230 @@
+//! Commands of PostgreSQL that concern generators, and what is done before and after each of them.
+//!
+//! | command | what is done |
+//! |---|---|
+//! | ALTER SEQUENCE, TRUNCATE ... RESTART IDENTITY | the mark and the bounds are kept: [`restart`] |
+//! | ALTER SEQUENCE of a sequence that comes from a cluster's manager | it gets its label: [`adopt`] |
+//! | ALTER TABLE and ALTER SEQUENCE, SET UNLOGGED | refused for generators: [`unlogged`] |
+//! | CREATE DATABASE | it may reuse the OID of a dropped database, and the new sequences can have the OIDs and files of the old ones. Slots are found by these, and what was reserved in the old database has no mark in the new one. So such slots are given up before anybody can connect |
+//! | DISCARD ALL, DISCARD SEQUENCES | `snowflake_currval()` has no value, like `currval()` |
+//! | CREATE and ALTER SUBSCRIPTION | generators are left out: [`super::subscription`] |
+//!
+//! No promise of uniqueness rests on these: a mark says by itself who wrote it ([`super::mark`]).
+//! What a server without this library does to a mark costs a gap, or is refused.
+//!
+//! A command goes in three parts: that before it; the command itself, whose errors are PostgreSQL's
+//! own and pass through this file untouched, so that nothing here may need to be dropped; and that
+//! after it. A database without the extension has no generators. There, the price is one test per
+//! command.
+
+use std::ffi::c_char;
+
+use pgrx::pg_sys;
+
+mod adopt;
+mod restart;
+mod unlogged;
+
+use super::error::Error;
+#[cfg(feature = "pg19")]
+use super::subscription;
+use super::{catalog, compat, report, session, shmem};
+use restart::SavedMark;
+
+static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
+
+/// Hooks into the commands. Called only in the postmaster, while it preloads: without
+/// shared memory no mark is ever raised.
+pub fn register() {
+    // SAFETY: the postmaster has one thread; hooks are chained as PostgreSQL
+    // documents it.
+    unsafe {
+        PREVIOUS = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(on_utility);
+    }
+}
+
+/// Called for every command that is no query. Unlike other callbacks, this one has no
+/// guard: errors of the command pass through its frame, which has nothing to clean up,
+/// and BEGIN and COMMIT should not pay for what they do not need.
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C-unwind" fn on_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    query: *const c_char,
+    read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    destination: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: PostgreSQL's arguments, passed on unchanged. Nothing here needs to be
+    // dropped when a part fails.
+    unsafe {
+        let duty = duty(statement);
+        let kept = duty
+            .map(|duty| report::guard(|| before(duty)))
+            .unwrap_or_default();
+        if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
+            next(
+                statement,
+                query,
+                read_only_tree,
+                context,
+                parameters,
+                environment,
+                destination,
+                completion,
+            );
+        }
+        if let Some(duty) = duty {
+            report::guard(|| after(duty, kept));
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Duty {
+    /// The command may restart this sequence.
+    Alter(*mut pg_sys::RangeVar),
+    /// The command may restart sequences of these tables, a list of RangeVar; and, if
+    /// it cascades, of the tables that refer to them.
+    Truncate(*mut pg_sys::List, bool),
+    /// The command makes this table or sequence unlogged.
+    SetUnlogged(*mut pg_sys::RangeVar),
+    ForgetDatabase(*const c_char),
+    /// The command discards what `currval()` knows.
+    DiscardLast,
+    /// The command may list sequences of this subscription that are to be synchronized.
+    #[cfg(feature = "pg19")]
+    Subscribe(*const c_char),
+}
+
+/// # Safety
+/// `statement` is from PostgreSQL.
+unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
+    // SAFETY: as the caller guarantees; a node's tag says what it is.
+    unsafe {
+        let node = (*statement).utilityStmt;
+        if node.is_null() {
+            return None;
+        }
+        match (*node).type_ {
+            pg_sys::NodeTag::T_AlterSeqStmt => {
+                let statement = node.cast::<pg_sys::AlterSeqStmt>();
+                Some(Duty::Alter((*statement).sequence))
+            }
+            pg_sys::NodeTag::T_TruncateStmt => {
+                let statement = node.cast::<pg_sys::TruncateStmt>();
+                let restarts = (*statement).restart_seqs;
+                let cascades = (*statement).behavior == pg_sys::DropBehavior::DROP_CASCADE;
+                restarts.then_some(Duty::Truncate((*statement).relations, cascades))
+            }
+            pg_sys::NodeTag::T_AlterTableStmt => {
+                let statement = node.cast::<pg_sys::AlterTableStmt>();
+                unlogged::is_in((*statement).cmds)
+                    .then_some(Duty::SetUnlogged((*statement).relation))
+            }
+            pg_sys::NodeTag::T_CreatedbStmt => {
+                let statement = node.cast::<pg_sys::CreatedbStmt>();
+                Some(Duty::ForgetDatabase((*statement).dbname))
+            }
+            pg_sys::NodeTag::T_DiscardStmt => {
+                use pg_sys::DiscardMode::{DISCARD_ALL, DISCARD_SEQUENCES};
+                let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
+                (target == DISCARD_ALL || target == DISCARD_SEQUENCES).then_some(Duty::DiscardLast)
+            }
+            #[cfg(feature = "pg19")]
+            pg_sys::NodeTag::T_CreateSubscriptionStmt => {
+                let statement = node.cast::<pg_sys::CreateSubscriptionStmt>();
+                Some(Duty::Subscribe((*statement).subname))
+            }
+            #[cfg(feature = "pg19")]
+            pg_sys::NodeTag::T_AlterSubscriptionStmt => {
+                let statement = node.cast::<pg_sys::AlterSubscriptionStmt>();
+                Some(Duty::Subscribe((*statement).subname))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The part before the command: what is to be put back after it.
+fn before(duty: Duty) -> Result<&'static [SavedMark], Error> {
+    // SAFETY: reads shared memory and variables of this process. If nothing may be
+    // written, the command itself will fail.
+    let may_write = || unsafe {
+        !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() && !pg_sys::XactReadOnly
+    };
+    if matches!(duty, Duty::ForgetDatabase(_) | Duty::DiscardLast)
+        || !may_write()
+        || !session::is_extension_here()
+    {
+        return Ok(&[]);
+    }
+    // SAFETY: names from PostgreSQL's parser.
+    unsafe {
+        match duty {
+            Duty::Alter(name) => {
+                let lock = pg_sys::ShareRowExclusiveLock;
+                restart::save(
+                    find(name, lock, compat::OWNS_RELATION)
+                        .into_iter()
+                        .collect(),
+                )
+            }
+            Duty::Truncate(tables, cascades) => restart::save(restart::owned(tables, cascades)),
+            Duty::SetUnlogged(name) => unlogged::check(name).map(|()| restart::NOTHING),
+            _ => Ok(restart::NOTHING),
+        }
+    }
+}
+
+/// The part after the command.
+fn after(duty: Duty, saved: &[SavedMark]) -> Result<(), Error> {
+    match duty {
+        Duty::ForgetDatabase(name) => {
+            // SAFETY: in a transaction, which has made the database; its row is visible
+            // from the next command on.
+            let database = unsafe {
+                pg_sys::CommandCounterIncrement();
+                pg_sys::get_database_oid(name, true)
+            };
+            if let Ok(shared) = shmem::shared() {
+                shared.forget(database);
+            }
+        }
+        Duty::DiscardLast => session::discard_last(),
+        // SAFETY: a name from PostgreSQL's parser.
+        Duty::Alter(name) if saved.is_empty() => unsafe { adopt::label(name)? },
+        Duty::Alter(_) => restart::finish(saved, true)?,
+        Duty::Truncate(..) => restart::finish(saved, false)?,
+        Duty::SetUnlogged(_) => {}
+        #[cfg(feature = "pg19")]
+        Duty::Subscribe(name) if session::is_extension_here() => {
+            // SAFETY: a name from PostgreSQL's parser.
+            unsafe { subscription::leave_generators_out(name) };
+        }
+        #[cfg(feature = "pg19")]
+        Duty::Subscribe(_) => {}
+    }
+    Ok(())
+}
+
+/// The relation of a name, if there is one, checked and locked.
+///
+/// # Safety
+/// `name` is from PostgreSQL's parser, and `check` is a check of PostgreSQL's.
+unsafe fn find(
+    name: *mut pg_sys::RangeVar,
+    lock: u32,
+    check: pg_sys::RangeVarGetRelidCallback,
+) -> Option<pg_sys::Oid> {
+    let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
+    let no_argument = std::ptr::null_mut();
+    // SAFETY: as the caller guarantees.
+    catalog::valid(unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::RangeVarGetRelidExtended(name, lock as i32, missing_ok, check, no_argument)
+    })
+}
