@@ -1,4 +1,4 @@
-# Tests that pg_upgrade keeps labels and marks, from the installation in
+# Tests that pg_upgrade keeps labels and marks, and that generators skip a gap once after it, from the installation in
 # OLD_INSTALLATION to the one in NEW_INSTALLATION, both with the extension. The new one gets a
 # next version of the extension (see NextVersion.pm), to which a database is updated afterwards.
 use strict;
@@ -115,18 +115,27 @@ if (slurp_file("$old_path/bin/postgres") =~ /pg_attver/ && slurp_file("$new_path
 }
 $old->stop;
 
-# pg_upgrade --link leaves the old cluster unusable.
-my $linked = PostgreSQL::Test::Cluster->new('old_linked', install_path => $old_path);
-$old->backup_fs_cold('linked');
-$linked->init_from_backup($old, 'linked');
+# Other modes than --copy leave the old cluster unusable.
+my $is_18 = PostgreSQL::Test::Cluster->new('version', install_path => $new_path)->pg_version >= 18;
+my @modes = ('--link', $is_18 ? '--swap' : ());
+my %copy_of;
+$old->backup_fs_cold('cold');
+for my $mode (@modes)
+{
+	$copy_of{$mode} = PostgreSQL::Test::Cluster->new('old' . $mode =~ s/-+/_/r, install_path => $old_path);
+	$copy_of{$mode}->init_from_backup($old, 'cold');
+}
 
 # pg_upgrade leaves files in the folder where it is called.
 chdir $PostgreSQL::Test::Utils::tmp_check or die $!;
 
-for my $case ([ '--copy', $old ], [ '--link', $linked ])
+# How many generators have skipped a gap, by the log.
+sub skips { my ($node, $why) = @_; return scalar(() = slurp_file($node->logfile) =~ /generator \S.* $why/g); }
+
+for my $mode ('--copy', @modes)
 {
-	my ($mode, $from) = @$case;
-	my $new = new_node('new' . $mode =~ s/-+/_/r, 7, install_path => $new_path, extra => \@initdb);
+	my $from = $copy_of{$mode} // $old;
+	my $new = new_node('new' . $mode =~ s/-+/_/r, 7, install_path => $new_path, extra => \@initdb, allows_streaming => 1);
 	# The upgrade itself does not need preloading.
 	$new->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''") if $mode eq '--link';
 	command_ok([
@@ -164,7 +173,24 @@ for my $case ([ '--copy', $old ], [ '--link', $linked ])
 	like($dump, qr/^SECURITY LABEL FOR snowflake_id ON SEQUENCE public\.orders_ids IS 'preset=shardingsphere /m,
 		"$mode: and labels");
 	unlike(slurp_file($new->logfile), qr/was promoted/, "$mode: that is no promotion");
+	# The new cluster has another system identifier: one gap for each generator, and none later.
+	my $seen = skips($new, 'skips \d+ ms, since this server did not write its mark');
+	is($seen, @tables + 1, "$mode: each generator skips one gap");
 	$new->stop;
+	start_with_clock($new, $behind);
+	insert($new, $_) for @tables;
+	is(skips($new, 'skips'), $seen, "$mode: and none at the next start");
+	$new->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby' . $mode =~ s/-+/_/r, install_path => $new_path);
+	$standby->init_from_backup($new, 'base', has_streaming => 1);
+	start_with_clock($standby, $behind);
+	$new->wait_for_catchup($standby);
+	my %lost = map { $_ => [ insert($new, $_) ] } @tables;
+	$new->stop('immediate');
+	$standby->promote;
+	check_ids("$mode, then a promotion: $_", [ @{ $lost{$_} }, insert($standby, $_) ]) for @tables;
+	is(skips($standby, 'was promoted with this server and skips'), scalar @tables, "$mode, then a promotion: one gap");
+	$standby->stop;
 }
 
 done_testing();

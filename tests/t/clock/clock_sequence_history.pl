@@ -18,7 +18,8 @@ my $session = session($node);
 
 sub reconnect { $session = session($node, undef, @_); return; }
 
-# A dump carries the clock history: after a restore IDs use other clock sequences than before.
+# A dump carries the clock history, but nobody knows what has happened since: after a restore a
+# gap is left, in the same clock sequence.
 create_generator($node, 'dumped', $multi_clock);
 draw_batch($session, 'dumped', 2000);
 set_back($node, 2);
@@ -34,8 +35,8 @@ $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $
 reconnect('copy');
 set_back($node, 1);
 my ($clock, $ahead) = draw_clock($session, 'dumped');
-is($clock, 3, 'restored: in another clock');
-between($ahead, -1, 0.01, 'at the time of the clock');
+is($clock, 2, 'restored: in the same clock');
+between($ahead, 10, 30, 'a gap ahead of the clock');
 draw_batch($session, 'dumped', 2000);
 check_unique('dumped');
 $session->quit;

@@ -91,11 +91,4 @@ for my $way (sort keys %restore)
 	isnt(sql(q{SELECT snowflake_nextval('never')}, $way), '', "$way: the first ID");
 }
 
-# An old dump may have the label of a sequence that did not fit, as was possible once:
-# the sequence is unused when the label is restored.
-append_to_file("$folder/old.sql", "CREATE SEQUENCE old START WITH 1 INCREMENT BY 1 NO MINVALUE NO MAXVALUE CACHE 1;\n"
-	. relabel('old') . ";\nSELECT pg_catalog.setval('old', 1, false);\n");
-$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', 'postgres', '-f', "$folder/old.sql" ], 'label, and no value');
-isnt(sql(q{SELECT snowflake_nextval('old')}), '', 'it issues');
-
 done_testing();
