@@ -8,6 +8,7 @@ use siphasher::sip128::SipHasher13;
 
 use super::super::clock::Reading;
 use super::super::clock_seq::ClockSeqHistory;
+use super::super::cursor::Step;
 use super::super::generator::Generator;
 use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos, WorkerId};
 use super::super::label::Label;
@@ -363,6 +364,12 @@ fn the_ends_of_the_layouts_time() {
             epoch: UnixMillis::new(1000)
         })
     );
+    // A gap is no place to start from.
+    let early_server = server(generator, 999);
+    early_server.unstamp();
+    let epoch = UnixMillis::new(1000);
+    let early = ReserveError::BeforeEpoch { epoch };
+    assert_eq!(generator.plan(&early_server.situation_for(0)), Err(early));
     // 15 is the last tick: never issued, and the bound stops there.
     assert_eq!(
         plan(1014).unwrap().reserved,
@@ -402,6 +409,12 @@ fn readers_get_the_rows_of_the_last_tick() {
         let tick = generator.layout.tick_of(Position::new(last.unwrap()));
         assert!(at > generator.layout.instant_of(tick), "{at:?}");
         assert_eq!(Some(at), server.mark());
+        // Nor does a session get an ID that has read the clock before that.
+        let late = server.clone();
+        late.boot.set(late.boot.get() - idles * 5 * MS);
+        late.wall.set(late.wall.get() - idles * 5 * MS);
+        let step = late.step_of(late.generation(), 1);
+        assert!(!matches!(step, Step::Issue(_)), "{step:?}");
         // The clock was wrong: no ID comes before what readers have passed, nor after a crash.
         for _ in 0..2 {
             server.step(-9 * MS);
