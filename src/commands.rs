@@ -7,7 +7,7 @@
 //! | ALTER TABLE and ALTER SEQUENCE, SET UNLOGGED | refused for generators: [`unlogged`] |
 //! | CREATE DATABASE | it may reuse the OID of a dropped database, and the new sequences can have the OIDs and files of the old ones. Slots are found by these, and what was reserved in the old database has no mark in the new one. So such slots are given up before anybody can connect |
 //! | DISCARD ALL, DISCARD SEQUENCES | `snowflake_currval()` has no value, like `currval()` |
-//! | CREATE and ALTER SUBSCRIPTION | generators are left out: [`super::subscription`] |
+//! | CREATE and ALTER SUBSCRIPTION | generators are left out: `subscription.rs` |
 //!
 //! No promise of uniqueness rests on these: a mark says by itself who wrote it ([`super::mark`]).
 //! What a server without this library does to a mark costs a gap, or is refused.
@@ -167,16 +167,15 @@ fn before(duty: Duty) -> Result<&'static [SavedMark], Error> {
         match duty {
             Duty::Alter(name) => {
                 let lock = pg_sys::ShareRowExclusiveLock;
-                restart::save(
-                    find(name, lock, compat::OWNS_RELATION)
-                        .into_iter()
-                        .collect(),
-                )
+                return Ok(restart::save(find(name, lock, compat::OWNS_RELATION)));
             }
-            Duty::Truncate(tables, cascades) => restart::save(restart::owned(tables, cascades)),
-            Duty::SetUnlogged(name) => unlogged::check(name).map(|()| restart::NOTHING),
-            _ => Ok(restart::NOTHING),
+            Duty::Truncate(tables, cascades) => {
+                return Ok(restart::save(restart::owned(tables, cascades)));
+            }
+            Duty::SetUnlogged(name) => unlogged::check(name)?,
+            _ => {}
         }
+        Ok(&[])
     }
 }
 

@@ -12,10 +12,10 @@
 //!
 //! | the row | who leaves it | a generator that starts | one that runs |
 //! |---|---|---|---|
-//! | an instant, stamp of this server and timeline | [`write`] | starts there | goes on |
-//! | ... of an earlier timeline | [`write`], before a promotion or a recovery to a point in time | leaves a gap for each promotion since | |
+//! | an instant, stamp of this server and timeline | [`write()`] | starts there | goes on |
+//! | ... of an earlier timeline | [`write()`], before a promotion or a recovery to a point in time | leaves a gap for each promotion since | |
 //! | ... of a timeline whose history file is missing | the same | leaves one gap, and the log names the file | |
-//! | ... of another server | [`write`], before `pg_resetwal`, `pg_createsubscriber`, `pg_upgrade`, or the start of a base backup as it is | leaves one gap | writes its mark back |
+//! | ... of another server | [`write()`], before `pg_resetwal`, `pg_createsubscriber`, `pg_upgrade`, or the start of a base backup as it is | leaves one gap | writes its mark back |
 //! | an instant without a stamp | `setval()` by a person, a tool or a dump; ALTER SEQUENCE without this library; PostgreSQL 19's replication of sequences | leaves one gap, unless the instant is too far ahead | writes its mark back, up or down |
 //! | [`UNUSED`], with or without a stamp | [`write_none`]: CREATE EXTENSION, the first label, a restart of an unused generator; a dump of one | as with an instant, but from the clock | writes its mark back |
 //! | `is_called` is false | a restart without this library, or TRUNCATE by a subscription | is refused: nobody knows how far it was | writes its mark back |
@@ -141,12 +141,13 @@ pub struct Row {
 const UNUSED: i64 = 1;
 
 impl Row {
-    /// A mark that this server writes now.
-    pub fn of_mark(mark: UnixMillis) -> Self {
+    /// What this server writes now.
+    pub fn of(value: i64) -> Self {
+        let (stamp, is_called) = (stamp(), true);
         Self {
-            value: mark.get(),
-            stamp: stamp(),
-            is_called: true,
+            value,
+            stamp,
+            is_called,
         }
     }
 
@@ -172,9 +173,10 @@ impl Row {
 
     fn author(self) -> Author {
         // SAFETY: reads shared memory.
+        let is_standby = unsafe { pg_sys::RecoveryInProgress() };
         if !self.is_called {
             return Author::Restart;
-        } else if unsafe { pg_sys::RecoveryInProgress() } {
+        } else if is_standby {
             // Nothing is issued, and the timeline is not known yet.
             return Author::Unknown;
         }
@@ -284,13 +286,7 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
 /// Writes a value with this server's stamp, and makes it durable: a mark, or a mark with what is
 /// known about clocks. The relation is locked, and the transaction may write.
 pub fn write(relation: pg_sys::Oid, value: i64) -> Result<(), Error> {
-    let (stamp, is_called) = (stamp(), true);
-    let row = Row {
-        value,
-        stamp,
-        is_called,
-    };
-    put_back(relation, row)
+    put_back(relation, Row::of(value))
 }
 
 /// Writes that there is no mark yet, with this server's stamp.
@@ -365,13 +361,12 @@ fn server_of(system: u64, backup_label: &[u8], timeline: pg_sys::TimeLineID) -> 
     let copy = if is_of_backup { backup_label } else { &[] };
     // FNV-1a: it must be the same with each version of this library.
     let bytes = system.to_le_bytes();
-    let hash = bytes
+    bytes
         .iter()
         .chain(copy)
         .fold(0x811c_9dc5_u32, |hash, byte| {
             (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-        });
-    hash
+        })
 }
 
 /// How many promotions have taken the server from an earlier timeline to its present one.

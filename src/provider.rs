@@ -153,10 +153,8 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
     // A sequence without a past, so that a restart of it can be told from that. pg_upgrade copies
     // the files of sequences.
     // SAFETY: a variable of this process.
-    if before.is_none()
-        && !unsafe { pg_sys::IsBinaryUpgrade }
-        && mark::row(relation)?.is_restarted()
-    {
+    let is_copied = unsafe { pg_sys::IsBinaryUpgrade };
+    if before.is_none() && !is_copied && mark::row(relation)?.is_restarted() {
         mark::write_none(relation)?;
     }
     // A dump may contain an unlogged sequence that was logged when it got its label.

@@ -46,11 +46,9 @@ pub struct SavedMark {
     row: Row,
 }
 
-pub const NOTHING: &[SavedMark] = &[];
-
 /// Saves the marks of those of these sequences that are generators and may be restarted. Others,
 /// such as new serial columns', get no entry.
-pub fn save(sequences: Vec<pg_sys::Oid>) -> Result<&'static [SavedMark], Error> {
+pub fn save(sequences: impl IntoIterator<Item = pg_sys::Oid>) -> &'static [SavedMark] {
     let generators = sequences
         .into_iter()
         .filter(|it| compat::owns(*it) && session::is_generator(*it));
@@ -61,7 +59,7 @@ pub fn save(sequences: Vec<pg_sys::Oid>) -> Result<&'static [SavedMark], Error> 
         })
         .collect();
     if saved.is_empty() {
-        return Ok(NOTHING);
+        return &[];
     }
     // SAFETY: room for that many values, in memory that outlives the command.
     unsafe {
@@ -69,7 +67,7 @@ pub fn save(sequences: Vec<pg_sys::Oid>) -> Result<&'static [SavedMark], Error> 
         let room =
             pg_sys::MemoryContextAlloc(pg_sys::TopTransactionContext, size).cast::<SavedMark>();
         room.copy_from_nonoverlapping(saved.as_ptr(), saved.len());
-        Ok(std::slice::from_raw_parts(room, saved.len()))
+        std::slice::from_raw_parts(room, saved.len())
     }
 }
 
@@ -201,7 +199,7 @@ impl SavedMark {
         let generator = described.map_or(&Generator::DEFAULT, |(it, _)| &it.generator);
         let (before, known) = (self.row.mark(generator), self.entry.highest_mark());
         let row = match known.filter(|known| Some(*known) > before) {
-            Some(known) => Row::of_mark(known),
+            Some(known) => Row::of(known.get()),
             None if before.is_some() => self.row,
             // It has issued nothing, and stays a generator.
             None if self.row.is_unused() && catalog::check_bounds(relation).is_ok() => self.row,

@@ -120,7 +120,7 @@ sub check_both
 }
 
 sub marks { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT (SELECT last_value FROM snowflake_default), (SELECT last_value FROM orders_ids)'); }
-my $no_mark = '9223372036854775807|9223372036854775807';
+my $no_mark = '1|1';
 
 # Runs two servers through all events.
 sub run_both
@@ -136,11 +136,11 @@ sub run_both
 	is(count_of($other, $one->name), 2, "$what: rows of the first one have arrived");
 	is(marks($other), $no_mark, "$what: the other one has no marks, before it issues IDs");
 	my $marks = marks($one);
-	unlike($marks, qr/9223372036854775807/, "$what: the first one has");
+	unlike($marks, qr/\b1\b/, "$what: the first one has");
 
 	start_clients($_) for $one, $other;
 	goes_on($_, 'both run') for $one, $other;
-	unlike(marks($other), qr/9223372036854775807/, "$what: the other one has its own marks, now");
+	unlike(marks($other), qr/\b1\b/, "$what: the other one has its own marks, now");
 
 	# A crash of one, after which its clock is half a minute behind.
 	crash($one);

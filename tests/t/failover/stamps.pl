@@ -91,6 +91,14 @@ sub keeps
 }
 keeps($primary, 'committed');
 keeps($primary, 'rolled back', 'rolled back');
+# A generator that has issued nothing has nothing to lose.
+$primary->safe_psql('postgres', q{SELECT snowflake_create_generator('unused'); CREATE TABLE t_unused (id bigint DEFAULT snowflake_nextval('unused'));
+	ALTER SEQUENCE unused OWNED BY t_unused.id});
+for my $sql ('TRUNCATE t_unused RESTART IDENTITY', 'ALTER SEQUENCE unused RESTART', 'ALTER SEQUENCE unused CACHE 20')
+{
+	$primary->safe_psql('postgres', $sql);
+	is($primary->safe_psql('postgres', 'SELECT last_value, is_called, log_cnt >> 56 FROM unused'), '1|t|83', "$sql: an unused generator stays one");
+}
 $primary->safe_psql('postgres', 'CREATE DATABASE copied TEMPLATE postgres');
 is($primary->safe_psql('copied', 'SELECT log_cnt FROM nothing'), $first, 'a database from a template has the stamp');
 $primary->backup('base');

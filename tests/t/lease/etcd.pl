@@ -101,7 +101,8 @@ is($etcd->row(0)->{holder}{port}, $a->port, 'etcd knows the server');
 is($etcd->row(0)->{holder}{address}, '127.0.0.1', 'and its address');
 my %leases = $etcd->entries('leases/default');
 is(worker($a, 'token'), (split /-/, $leases{'0000000000'})[0] . '-' . substr((split /-/, $leases{'0000000000'})[1], 0, 8), 'the key of its lease has the token');
-is(join(' ', $etcd->leased_keys), '/test/leases/default/0000000000', 'only this key goes with a lease; pools, bounds and tokens stay');
+# On a busy machine, the server may still have its turn to read all rows.
+is(join(' ', grep { $_ ne '/test/turn' } $etcd->leased_keys), '/test/leases/default/0000000000', 'only this key goes with a lease; pools, bounds and tokens stay');
 is($admin->safe_psql('postgres', qq{SELECT pool, worker_id, state, port, token, leased_until > clock_timestamp() - interval '1 s' FROM snowflake_workers}),
 	join('|', 'some', 0, 'leased', $a->port, worker($a, 'token'), 't'), 'the registry shows the lease');
 is($admin->safe_psql('postgres', qq{SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, leased, free, never_leased, grace_until, era, stopped_since
