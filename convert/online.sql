@@ -1020,7 +1020,6 @@ BEGIN
         pages := pg_relation_size(relation) / current_setting('block_size')::bigint;
         pass_began := clock_timestamp();
         WHILE page < pages LOOP
-            PERFORM _snowflake.fix_settings();
             -- Triggers of users do not see the copying; that of the copies fires always.
             PERFORM _snowflake_convert.need_read_committed();
             IF has_parameter_privilege('session_replication_role', 'SET') THEN
@@ -1041,6 +1040,7 @@ BEGIN
             END;
             IF updated_rows IS NULL THEN
                 COMMIT;
+                PERFORM _snowflake.fix_settings();
                 CONTINUE;
             END IF;
             page := page + width;
@@ -1060,8 +1060,9 @@ BEGIN
                     make_interval(secs => round(extract(epoch FROM told - pass_began) * (pages - page) / greatest(page, 1)));
             END IF;
             COMMIT;
+            -- Before the next operator: until then, the path is the caller's.
+            PERFORM _snowflake.fix_settings();
         END LOOP;
-        PERFORM _snowflake.fix_settings();
         is_left := _snowflake.read_as_owner(relation,
             format('SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)', relation, it.condition))::boolean;
         EXIT WHEN NOT is_left;
@@ -1075,6 +1076,7 @@ BEGIN
         UPDATE _snowflake_convert.conversions AS p SET pages_done = 0 WHERE p.relation = snowflake_convert_backfill.relation;
         COMMIT;
         PERFORM pg_catalog.pg_sleep(wait);
+        PERFORM _snowflake.fix_settings();
     END LOOP;
     -- A snapshot from before has the rows without copies, and would find null keys after the
     -- swap. So we wait for such snapshots, as a concurrent build of an index does; but not
@@ -1085,7 +1087,6 @@ BEGIN
           AND a.usesysid IS NOT NULL AND l.pid <> pg_backend_pid());
     wait := 0.01;
     LOOP
-        PERFORM _snowflake.fix_settings();
         SELECT string_agg(DISTINCT l.pid::text, ', ') INTO processes
         FROM pg_locks AS l WHERE l.locktype = 'virtualxid' AND l.granted AND l.virtualtransaction = ANY (older);
         EXIT WHEN processes IS NULL;
@@ -1095,6 +1096,7 @@ BEGIN
         END IF;
         COMMIT;
         PERFORM pg_catalog.pg_sleep(wait);
+        PERFORM _snowflake.fix_settings();
     END LOOP;
     UPDATE _snowflake_convert.conversions AS p SET filled = it.copies, updated = clock_timestamp()
         WHERE p.relation = snowflake_convert_backfill.relation;

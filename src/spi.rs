@@ -4,7 +4,8 @@
 //! Rust's UTF-8 and the database's encoding: unconverted, a name could be that of
 //! another table. And a query can be read as of now and as another user.
 //!
-//! Callers qualify and quote every name.
+//! Callers qualify and quote every name. A statement that could find an operator or a function has
+//! a path of its own, without schemas of others: [`connected`].
 //!
 //! [`as_user`] is the only place that switches the user. What runs there may be code of
 //! that user, so it is kept apart in all that core keeps apart for REINDEX: the rights, the
@@ -83,15 +84,41 @@ fn in_servers_encoding(statement: &str) -> Result<*mut c_char, Error> {
     to_server_exactly(statement).map_err(|_| error::untranslatable())
 }
 
-/// Runs `f` connected to SPI. An error that a statement raises ends the connection by its
-/// abort, and nobody here catches it.
+/// Runs `f` connected to SPI, with a path in which nobody else has anything: the operators of a
+/// statement may not be those of the session that calls. An error that a statement raises ends
+/// the connection by its abort, which puts the path back, and nobody here catches it.
 fn connected<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     // SAFETY: in a transaction. All that is allocated in between goes with the connection.
     unsafe {
         pg_sys::SPI_connect();
+        let level = pg_sys::NewGUCNestLevel();
+        set(c"search_path", c"pg_catalog, pg_temp");
         let result = f();
+        pg_sys::AtEOXact_GUC(true, level);
         pg_sys::SPI_finish();
         result
+    }
+}
+
+/// Sets a parameter until the level of settings ends.
+///
+/// # Safety
+/// There is such a level.
+unsafe fn set(name: &CStr, value: &CStr) {
+    use pg_sys::{GucAction::GUC_ACTION_SAVE, GucContext::PGC_USERSET, GucSource::PGC_S_SESSION};
+    let (name, value) = (name.as_ptr(), value.as_ptr());
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        pg_sys::set_config_option(
+            name,
+            value,
+            PGC_USERSET,
+            PGC_S_SESSION,
+            GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
     }
 }
 
@@ -159,13 +186,17 @@ unsafe fn rows() -> Result<Vec<SpiRow>, Error> {
     }
 }
 
-/// Runs a statement that changes something.
+/// Runs a statement that changes something, and has no expression. Event triggers of others see the
+/// session's path.
 pub fn run(statement: &str) -> Result<(), Error> {
-    connected(|| {
+    // SAFETY: in a transaction; the statement is NUL-terminated.
+    unsafe {
+        pg_sys::SPI_connect();
         let sql = in_servers_encoding(statement)?;
-        // SAFETY: connected; the statement is NUL-terminated.
-        succeeded(unsafe { pg_sys::SPI_execute(sql, false, 0) })
-    })
+        let result = succeeded(pg_sys::SPI_execute(sql, false, 0));
+        pg_sys::SPI_finish();
+        result
+    }
 }
 
 /// Runs a statement of the extension's own, with texts as its parameters. Returns the
@@ -269,16 +300,7 @@ fn hide_trees() {
             (pg_sys::Debug_print_plan, c"debug_print_plan"),
         ] {
             if is_on {
-                pg_sys::set_config_option(
-                    name.as_ptr(),
-                    c"off".as_ptr(),
-                    pg_sys::GucContext::PGC_USERSET,
-                    pg_sys::GucSource::PGC_S_SESSION,
-                    pg_sys::GucAction::GUC_ACTION_SAVE,
-                    true,
-                    0,
-                    false,
-                );
+                set(name, c"off");
             }
         }
     }

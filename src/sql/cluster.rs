@@ -46,10 +46,10 @@ const IS_DISTRIBUTED: &str =
 const FINDINGS: &str = include_str!("cluster/findings.sql");
 
 /// Runs before [`FACTS`] on other servers. Names and intervals are printed alike by all.
-const SETTINGS: &str = "SELECT set_config('search_path', 'pg_catalog', false),
-    set_config('statement_timeout', '5s', false),
-    set_config('default_transaction_read_only', 'on', false),
-    set_config('IntervalStyle', 'postgres', false)";
+const SETTINGS: &str = "SELECT pg_catalog.set_config('search_path', 'pg_catalog', false),
+    pg_catalog.set_config('statement_timeout', '5s', false),
+    pg_catalog.set_config('default_transaction_read_only', 'on', false),
+    pg_catalog.set_config('IntervalStyle', 'postgres', false)";
 
 // `snowflake_check_cluster(servers) -> findings`. Not STRICT.
 c_function!(snowflake_check_cluster, |call| {
