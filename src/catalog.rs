@@ -42,6 +42,24 @@ pub fn is_there(oid: pg_sys::Oid) -> bool {
     }
 }
 
+/// The relation of a name, if there is one, checked and locked.
+///
+/// # Safety
+/// `name` is from PostgreSQL's parser, and `check` is a check of PostgreSQL's.
+pub unsafe fn find(
+    name: *mut pg_sys::RangeVar,
+    lock: u32,
+    check: pg_sys::RangeVarGetRelidCallback,
+) -> Option<pg_sys::Oid> {
+    let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
+    let no_argument = std::ptr::null_mut();
+    // SAFETY: as the caller guarantees.
+    valid(unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::RangeVarGetRelidExtended(name, lock as i32, missing_ok, check, no_argument)
+    })
+}
+
 /// The kind of a relation, as pg_class has it; 0 if there is none.
 pub fn kind(oid: pg_sys::Oid) -> u8 {
     // SAFETY: looks up the catalogs.

@@ -167,7 +167,11 @@ fn before(duty: Duty) -> Result<&'static [SavedMark], Error> {
         match duty {
             Duty::Alter(name) => {
                 let lock = pg_sys::ShareRowExclusiveLock;
-                return Ok(restart::save(find(name, lock, compat::OWNS_RELATION)));
+                return Ok(restart::save(catalog::find(
+                    name,
+                    lock,
+                    compat::OWNS_RELATION,
+                )));
             }
             Duty::Truncate(tables, cascades) => {
                 return Ok(restart::save(restart::owned(tables, cascades)));
@@ -208,22 +212,4 @@ fn after(duty: Duty, saved: &[SavedMark]) -> Result<(), Error> {
         Duty::Subscribe(_) => {}
     }
     Ok(())
-}
-
-/// The relation of a name, if there is one, checked and locked.
-///
-/// # Safety
-/// `name` is from PostgreSQL's parser, and `check` is a check of PostgreSQL's.
-unsafe fn find(
-    name: *mut pg_sys::RangeVar,
-    lock: u32,
-    check: pg_sys::RangeVarGetRelidCallback,
-) -> Option<pg_sys::Oid> {
-    let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
-    let no_argument = std::ptr::null_mut();
-    // SAFETY: as the caller guarantees.
-    catalog::valid(unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::RangeVarGetRelidExtended(name, lock as i32, missing_ok, check, no_argument)
-    })
 }

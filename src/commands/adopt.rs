@@ -25,7 +25,7 @@ pub unsafe fn label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
             return Ok(());
         }
         pg_sys::CommandCounterIncrement();
-        super::find(name, pg_sys::NoLock, None)
+        catalog::find(name, pg_sys::NoLock, None)
     };
     let Some(relation) = relation else {
         return Ok(());

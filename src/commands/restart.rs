@@ -105,7 +105,7 @@ pub unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oi
         let oids = |list| PgList::<pg_sys::Oid>::from_pg(list);
         let mut reached = std::ptr::null_mut();
         for name in PgList::<pg_sys::RangeVar>::from_pg(tables).iter_ptr() {
-            let Some(table) = super::find(name, pg_sys::NoLock, None) else {
+            let Some(table) = catalog::find(name, pg_sys::NoLock, None) else {
                 continue;
             };
             reached = if (*name).inh {

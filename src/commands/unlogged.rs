@@ -26,7 +26,7 @@ pub unsafe fn is_in(commands: *mut pg_sys::List) -> bool {
 pub unsafe fn check(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
     // SAFETY: as the caller guarantees. Without a lock: the command checks the owner and takes
     // its lock; a generator that comes to the table meanwhile is refused at its first ID.
-    let relation = unsafe { super::find(name, pg_sys::NoLock, None) };
+    let relation = unsafe { catalog::find(name, pg_sys::NoLock, None) };
     let Some(relation) = relation else {
         return Ok(());
     };

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Snowflake;
-use Time::HiRes qw(sleep);
+use Time::HiRes qw(sleep time);
 
 my $fit = 'INCREMENT BY 9223372036854775807';
 # What rewrites a sequence, or resets it, between a promotion and the first ID. %s is the generator;
@@ -116,14 +116,14 @@ $standby->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
 $standby->reload;
 wait_until('the walreceiver is gone', sub { $standby->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_wal_receiver') eq '0' });
 my %lost = map { $_ => [] } @generators;
-for (1 .. 25)
+# Lag and clock difference together stay within the gap: also on a busy machine.
+my $until = time + 6;
+while (time < $until)
 {
 	push @{ $lost{$_} }, take($primary, $_, 300) for @generators;
 	sleep 0.1;
 }
 $primary->stop('immediate');
-my $past = grep { $primary->safe_psql('template1', 'SELECT 1') } ();
-is($past, 0, 'the primary is gone');
 
 sub check_promoted
 {
@@ -222,9 +222,7 @@ is(in_log($copy, qr/somebody sets the sequence of generator nothing, which write
 is($copy->safe_psql('postgres', q{SELECT mark_put_back_at > now() - interval '1 minute' FROM snowflake_generators WHERE generator = 'nothing'::regclass}), 't', 'the view shows when');
 like($copy->safe_psql('postgres', q{SELECT state || ' ' || detail FROM snowflake_status() WHERE item = 'generator public.nothing' AND see = 'docs/operations.md#setval'}),
 	qr/^warning Somebody sets or restarts its sequence/, 'status names it');
-sleep 1.1;
-take($copy, 'nothing', 1);
-cmp_ok(mark($copy, 'nothing'), '<', 1000 * (time + 90), 'its mark is its own');
+ok(wait_until('its mark is its own', sub { take($copy, 'nothing', 1); return mark($copy, 'nothing') < 1000 * (time + 90) }), 'its mark is its own');
 $copy->safe_psql('postgres', q{SELECT setval('stepped', (extract(epoch FROM now() + interval '2 days') * 1000)::bigint)});
 ($code, $text) = error_of($copy, "SELECT snowflake_nextval('stepped')");
 is($code, '55000', 'one that starts does not believe a mark that is days ahead');

@@ -61,14 +61,19 @@ SELECT count(*) FILTER (WHERE pg_temp.plant_operator('better', n.name, 100000000
 FROM (SELECT row_number() OVER (), * FROM unnest(ARRAY[$types]) AS l CROSS JOIN unnest(ARRAY[$types]) AS r
 	CROSS JOIN (VALUES ('=', 'boolean', '\$1::text = \$2::text'), ('<>', 'boolean', '\$1::text <> \$2::text'), ('<', 'boolean', '\$1::text < \$2::text'),
 		('>=', 'boolean', '\$1::text >= \$2::text'), ('||', 'text', '\$1::text || \$2::text'), ('+', 'text', '\$1::text'), ('-', 'text', '\$1::text'),
-		('\@>', 'boolean', 'true'), ('~', 'boolean', '\$1::text ~ \$2::text')) AS n (name, result, original)) AS n
+		('\@>', 'boolean', 'true'), ('~', 'boolean', '\$1::text ~ \$2::text'),
+		('/', 'text', '\$1::text'), ('*', 'text', '\$1::text'), ('%', 'text', '\$1::text'), ('>', 'boolean', '\$1::text > \$2::text'), ('<=', 'boolean', '\$1::text <= \$2::text')) AS n (name, result, original)) AS n
 WHERE NOT EXISTS (SELECT FROM pg_operator AS o WHERE o.oprnamespace = 'pg_catalog'::regnamespace AND o.oprname = n.name
 	AND o.oprleft = l::regtype AND o.oprright = r::regtype);
+SELECT count(*) FILTER (WHERE pg_temp.plant('better', n, ARRAY[t], 'bigint', '1'))
+FROM unnest(ARRAY[$types]) AS t CROSS JOIN unnest('{count,max,min,sum,length,to_timestamp,date_part,replace,format}'::text[]) AS n
+WHERE NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = n AND p.proargtypes[0] = t::regtype AND p.pronargs = 1);
 END
-my ($functions, $operators, $better) = split /\n/, $planted;
+my ($functions, $operators, $better, $fitting) = split /\n/, $planted;
 cmp_ok($functions, '>', 1000, "$functions functions of pg_catalog have a double");
 cmp_ok($operators, '>', 500, "$operators operators");
 cmp_ok($better, '>', 5000, "$better operators fit better");
+cmp_ok($fitting, '>', 100, "and $fitting functions");
 
 # They do run where a name is looked up in the path.
 sub hits
@@ -161,6 +166,16 @@ for my $path (@path)
 		is($hits, '', "$path: $call runs nothing of others") if $hits ne '';
 	}
 	is(hits($from), '', "$path: nothing of others runs");
+}
+
+# What an exporter runs finds the views by its path, and looks up nothing else in vain.
+for my $query (slurp_file("$FindBin::RealBin/../../../docs/monitoring/queries.yaml") =~ /^  query: >-\n((?:    .*\n)+)/mg)
+{
+	my $from = -s $node->logfile;
+	my $err;
+	$node->psql('shop', "SET search_path = pg_catalog, public, better;\n$query", stderr => \$err);
+	is($err, '', 'a query of the exporter');
+	is(hits($from), '', 'runs nothing of others');
 }
 
 # A conversion while the table is in use, with each of its steps.
