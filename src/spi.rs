@@ -189,10 +189,10 @@ unsafe fn rows() -> Result<Vec<SpiRow>, Error> {
 /// Runs a statement that changes something, and has no expression. Event triggers of others see the
 /// session's path.
 pub fn run(statement: &str) -> Result<(), Error> {
+    let sql = in_servers_encoding(statement)?;
     // SAFETY: in a transaction; the statement is NUL-terminated.
     unsafe {
         pg_sys::SPI_connect();
-        let sql = in_servers_encoding(statement)?;
         let result = succeeded(pg_sys::SPI_execute(sql, false, 0));
         pg_sys::SPI_finish();
         result

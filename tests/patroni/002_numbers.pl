@@ -26,6 +26,6 @@ is($cluster->sql($leader, q{SELECT string_agg(DISTINCT port || ' ' || (snowflake
 
 # What is promised of a number ends where a node's clock and mark are too early.
 $cluster->expect_duplicates;
-far_ahead($cluster, 200);
+far_ahead($cluster, 600);
 $cluster->stop_clients;
 done_testing();
