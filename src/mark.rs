@@ -54,6 +54,7 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::io::Read;
 
 use pgrx::pg_sys;
 
@@ -327,6 +328,7 @@ const TAG: i64 = 0x53;
 const TAG_SHIFT: u32 = 56;
 const TIMELINE_BITS: u32 = 24;
 const TIMELINE_MASK: i64 = (1 << TIMELINE_BITS) - 1;
+const BACKUP_LABEL_MAX: u64 = 16 * 1024;
 
 thread_local! {
     /// The stamp of this server, which is the same until it is in recovery again; 0: not known yet.
@@ -343,7 +345,11 @@ fn stamp() -> i64 {
                 pg_sys::GetSystemIdentifier(),
             )
         };
-        let copy = fs::read("backup_label.old").unwrap_or_default();
+        let mut copy = Vec::new();
+        if let Ok(file) = fs::File::open("backup_label.old") {
+            // PostgreSQL writes some hundred bytes. What cannot be read costs a gap.
+            let _ = file.take(BACKUP_LABEL_MAX).read_to_end(&mut copy);
+        }
         let server = server_of(system, &copy, timeline);
         let timeline = i64::from(timeline) & TIMELINE_MASK;
         STAMP.set(TAG << TAG_SHIFT | i64::from(server) << TIMELINE_BITS | timeline);

@@ -70,9 +70,7 @@ my %default = (
 # A time further from now belongs to another epoch.
 use constant EPOCH_RANGE_MS => 20 * 86_400_000;
 
-# These are the value of a sequence that holds no mark, and the bits of a mark's
-# instant.
-use constant NO_MARK => 9223372036854775807;
+# The bits of a mark's instant.
 use constant INSTANT => 2**46 - 1;
 
 # Readings are rounded to milliseconds, and the machine's clock is adjusted.
@@ -349,7 +347,7 @@ sub read_session
 			my ($id, $at) = @{ $last{$key} };
 			my $mark = $g->{clocks} > 1 ? $field[0] & INSTANT : $field[0];
 			$self->violation('mark', "$session->{name}: ID $id at or past the mark $field[0]")
-			  if $at >= $mark || $field[0] == NO_MARK;
+			  if $at >= $mark;
 			next;
 		}
 		if ($tag eq 'V')
