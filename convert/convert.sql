@@ -27,10 +27,10 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION snowflake_convert_plan(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, online boolean DEFAULT false,
-    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
+CREATE FUNCTION _snowflake_convert.snowflake_convert_plan(
+    relations regclass[], schemas regnamespace[],
+    generator regclass, set_default boolean, online boolean,
+    backfill boolean, backfill_by name[], worker_id bigint,
     OUT step bigint, OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
@@ -70,7 +70,7 @@ BEGIN
                 WHEN statement LIKE 'CALL %.snowflake\_convert\_backfill(%' THEN 'ROW EXCLUSIVE'
                 WHEN statement LIKE 'CALL %TRIGGER "~snowflake\_convert"%' OR statement LIKE 'CALL %FOREIGN KEY%' THEN 'SHARE ROW EXCLUSIVE'
                 WHEN statement LIKE 'CALL %(''ANALYZE %' THEN 'SHARE UPDATE EXCLUSIVE'
-                WHEN statement LIKE 'CALL \_snowflake\_convert.do\_as\_owner(%' THEN 'SHARE UPDATE EXCLUSIVE'
+                WHEN statement LIKE 'CALL %SELECT \_snowflake.run\_as\_owner(%' THEN 'SHARE UPDATE EXCLUSIVE'
                 WHEN statement LIKE 'CALL %' THEN 'ACCESS EXCLUSIVE'
                 WHEN statement ~ '^(CREATE UNIQUE|CREATE INDEX|DROP INDEX|ALTER TABLE)' THEN 'SHARE UPDATE EXCLUSIVE' END;
             RETURN NEXT;
@@ -128,6 +128,18 @@ BEGIN
         SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n.note FROM notes AS n ORDER BY n.place, n.note;
 END
 $$;
+
+CREATE FUNCTION snowflake_convert_plan(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, online boolean DEFAULT false,
+    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
+    OUT step bigint, OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
+    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake_convert.hold();
+    SELECT p.* FROM _snowflake_convert.snowflake_convert_plan(
+        relations, schemas, generator, set_default, online, backfill, backfill_by, worker_id) AS p;
+END;
 COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint) IS
     'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, '
     'or for all tables of a schema, with their locks and the bytes that they rewrite; '
@@ -135,11 +147,11 @@ COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass,
 
 -- The texts of functions that are made again are not checked, here and in the swap: one may
 -- name a view without its schema, or a view that is made later.
-CREATE PROCEDURE snowflake_convert(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
-    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
+CREATE FUNCTION _snowflake_convert.snowflake_convert(
+    relations regclass[], schemas regnamespace[],
+    generator regclass, set_default boolean,
+    backfill boolean, backfill_by name[], worker_id bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
@@ -191,6 +203,16 @@ BEGIN
     END LOOP;
 END
 $$;
+
+CREATE PROCEDURE snowflake_convert(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
+    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL)
+    LANGUAGE sql
+BEGIN ATOMIC
+    SELECT _snowflake_convert.hold();
+    SELECT _snowflake_convert.snowflake_convert(relations, schemas, generator, set_default, backfill, backfill_by, worker_id);
+END;
 COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint) IS
     'changes smallint and integer keys to bigint, with all foreign keys that reach them, and makes a generator their default: '
     'all or nothing, with the statements of snowflake_convert_plan()';

@@ -34,8 +34,8 @@ AS $$
     END
 $$;
 
-CREATE FUNCTION snowflake_convert_functions(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+CREATE FUNCTION _snowflake_convert.snowflake_convert_functions(
+    relations regclass[], schemas regnamespace[],
     OUT function regprocedure, OUT of_trigger boolean, OUT statement text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
@@ -76,6 +76,15 @@ BEGIN
     END LOOP;
 END
 $$;
+
+CREATE FUNCTION snowflake_convert_functions(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    OUT function regprocedure, OUT of_trigger boolean, OUT statement text)
+    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake_convert.hold();
+    SELECT f.* FROM _snowflake_convert.snowflake_convert_functions(relations, schemas) AS f;
+END;
 COMMENT ON FUNCTION snowflake_convert_functions(regclass[], regnamespace[]) IS
     'for review: the statements that give bigint to what is integer in the functions that snowflake_convert_plan() names, '
     'and the caller owns, those first that triggers of the tables run';

@@ -16,7 +16,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_convert_undo(regclass[], regnamespace[])
 TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE
-    _snowflake_convert.do_as_owner(regclass, text),
+    _snowflake_convert.snowflake_convert_backfill, _snowflake_convert.snowflake_convert_run, _snowflake_convert.snowflake_convert_swap,
     _snowflake_convert.run_with_locks(text, text[], integer, text),
     snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint),
     snowflake_convert_backfill(regclass, interval),
@@ -32,7 +32,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.check_backfill, _snowflake_convert.check_copying, _snowflake_convert.check_list, _snowflake_convert.check_obstacles,
     _snowflake_convert.column_roots, _snowflake_convert.columns, _snowflake_convert.copies, _snowflake_convert.copy_function,
     _snowflake_convert.copy_index, _snowflake_convert.copy_name, _snowflake_convert.copy_number, _snowflake_convert.dependents,
-    _snowflake_convert.end_conversion, _snowflake_convert.functions, _snowflake_convert.grants,
+    _snowflake_convert.end_conversion, _snowflake_convert.functions, _snowflake_convert.grants, _snowflake_convert.hold,
     _snowflake_convert.index_columns, _snowflake_convert.index_expression, _snowflake_convert.is_copy_function,
     _snowflake_convert.is_copying, _snowflake_convert.keys, _snowflake_convert.groups, _snowflake_convert.literals, _snowflake_convert.lock_counts, _snowflake_convert.lock_room, _snowflake_convert.lockers,
     _snowflake_convert.node,
@@ -43,7 +43,9 @@ GRANT EXECUTE ON FUNCTION
     _snowflake_convert.obstacles_of_tables, _snowflake_convert.online_obstacles, _snowflake_convert.plan,
     _snowflake_convert.portable, _snowflake_convert.reached, _snowflake_convert.remake, _snowflake_convert.remake_generated,
     _snowflake_convert.remake_statistics, _snowflake_convert.rows_as_owner, _snowflake_convert.run,
-    _snowflake_convert.run_as_caller, _snowflake_convert.schema, _snowflake_convert.steps,
+    _snowflake_convert.run_as_caller, _snowflake_convert.schema, _snowflake_convert.snowflake_convert,
+    _snowflake_convert.snowflake_convert_functions, _snowflake_convert.snowflake_convert_plan, _snowflake_convert.snowflake_convert_steps,
+    _snowflake_convert.snowflake_convert_undo, _snowflake_convert.steps,
     _snowflake_convert.swap, _snowflake_convert.swap_plan, _snowflake_convert.swap_result, _snowflake_convert.swaps, _snowflake_convert.tables, _snowflake_convert.tell,
     _snowflake_convert.wait_until, _snowflake_convert.wanted_default, _snowflake_convert.widened, _snowflake_convert.work_of
 TO PUBLIC;

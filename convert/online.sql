@@ -311,22 +311,13 @@ BEGIN
 END
 $$;
 
--- Runs a statement of a client as the owner of a table. A procedure, since that shows no result.
-CREATE PROCEDURE _snowflake_convert.do_as_owner(relation regclass, statement text)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
-BEGIN
-    PERFORM _snowflake.run_as_owner(relation, statement);
-END
-$$;
-
 -- A statement, or the call that runs it as the owner of a table.
 CREATE FUNCTION _snowflake_convert.as_owner(relation regclass, statement text) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN c.relowner = quote_ident(current_user)::regrole THEN statement
-        ELSE format('CALL _snowflake_convert.do_as_owner(%L, %L)', _snowflake.name(relation), statement) END
+        ELSE format('CALL %s.snowflake_convert_run(%L)', _snowflake_convert.schema(),
+            format('SELECT _snowflake.run_as_owner(%L, %L)', _snowflake.name(relation), statement)) END
     FROM pg_class AS c WHERE c.oid = relation
 $$;
 
@@ -448,7 +439,7 @@ BEGIN
 END
 $$;
 
-CREATE PROCEDURE snowflake_convert_run(statement text, locks text[] DEFAULT '{}', tries integer DEFAULT 1000)
+CREATE PROCEDURE _snowflake_convert.snowflake_convert_run(statement text, locks text[], tries integer)
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -457,6 +448,9 @@ BEGIN
     CALL _snowflake_convert.run_with_locks(statement, locks, tries, lockers);
 END
 $$;
+
+CREATE PROCEDURE snowflake_convert_run(statement text, locks text[] DEFAULT '{}', tries integer DEFAULT 1000)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
 COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
     'for snowflake_convert_steps(): runs statements that lock tables, then another one, in one transaction '
     'that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
@@ -874,9 +868,9 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION snowflake_convert_steps(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
+CREATE FUNCTION _snowflake_convert.snowflake_convert_steps(
+    relations regclass[], schemas regnamespace[],
+    generator regclass, set_default boolean,
     OUT step bigint, OUT statement text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -887,12 +881,22 @@ BEGIN
     RETURN QUERY SELECT s.step, s.statement FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s;
 END
 $$;
+
+CREATE FUNCTION snowflake_convert_steps(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
+    OUT step bigint, OUT statement text)
+    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake_convert.hold();
+    SELECT s.* FROM _snowflake_convert.snowflake_convert_steps(relations, schemas, generator, set_default) AS s;
+END;
 COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean) IS
     'the statements that convert the keys of tables which stay in use, without those that have been carried out; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 
-CREATE FUNCTION snowflake_convert_undo(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+CREATE FUNCTION _snowflake_convert.snowflake_convert_undo(
+    relations regclass[], schemas regnamespace[],
     OUT step bigint, OUT statement text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
@@ -964,11 +968,20 @@ BEGIN
     END LOOP;
 END
 $$;
+
+CREATE FUNCTION snowflake_convert_undo(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    OUT step bigint, OUT statement text)
+    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake_convert.hold();
+    SELECT u.* FROM _snowflake_convert.snowflake_convert_undo(relations, schemas) AS u;
+END;
 COMMENT ON FUNCTION snowflake_convert_undo(regclass[], regnamespace[]) IS
     'the statements that remove what snowflake_convert_steps() has added, until the swap; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 
-CREATE PROCEDURE snowflake_convert_backfill(relation regclass, batch interval DEFAULT '200 ms')
+CREATE PROCEDURE _snowflake_convert.snowflake_convert_backfill(relation regclass, batch interval)
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -1102,6 +1115,9 @@ BEGIN
         WHERE p.relation = snowflake_convert_backfill.relation;
 END
 $$;
+
+CREATE PROCEDURE snowflake_convert_backfill(relation regclass, batch interval DEFAULT '200 ms')
+    LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
 COMMENT ON PROCEDURE snowflake_convert_backfill(regclass, interval) IS
     'for snowflake_convert_steps(): fills the copies of columns in the rows of a table, '
     'in transactions of about the given length; continues where it was interrupted';

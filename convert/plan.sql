@@ -216,7 +216,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT s.statement LIKE 'REFRESH %') AS r (is_refresh)
         ORDER BY d.ordinality, s.place;
     RETURN QUERY
-        SELECT 'default', format('SELECT _snowflake.set_default(%L, %L, %L)',
+        SELECT 'default', format('SELECT _snowflake.snowflake_set_default(%L, %L, %L, false)',
             _snowflake.name(c.relation), c.name, _snowflake.name(generator)), every, NULL::bigint, NULL
         FROM unnest(work.columns) AS c WHERE set_default AND c.is_key;
     RETURN QUERY

@@ -47,3 +47,9 @@ SET LOCAL search_path = @extschema@, pg_temp;
 CREATE SCHEMA _snowflake_convert;
 COMMENT ON SCHEMA _snowflake_convert IS
     'internal: the table and the functions of extension snowflake_id_convert';
+
+-- As _snowflake.hold(), for the functions of this extension.
+CREATE FUNCTION _snowflake_convert.hold() RETURNS void
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_hold';
+COMMENT ON FUNCTION _snowflake_convert.hold() IS
+    'internal: keeps the extension from being dropped until the transaction ends, or fails if its schema is another one';

@@ -403,9 +403,9 @@ BEGIN
 END
 $$;
 
-CREATE PROCEDURE snowflake_convert_swap(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000)
+CREATE PROCEDURE _snowflake_convert.snowflake_convert_swap(
+    relations regclass[], schemas regnamespace[],
+    generator regclass, set_default boolean, tries integer)
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -488,6 +488,11 @@ BEGIN
     END LOOP;
 END
 $$;
+
+CREATE PROCEDURE snowflake_convert_swap(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
 COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer) IS
     'for snowflake_convert_steps(): puts the copies in the places of the columns, in short transactions; '
     'waits for locks for half a second at most, again and again until it gets them; what it cannot lock, it swaps last';

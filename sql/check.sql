@@ -134,10 +134,10 @@ END
 $$;
 
 -- This function is not STRICT: NULL has a meaning for most arguments.
-CREATE FUNCTION snowflake_check(
-    relation regclass, column_name name DEFAULT NULL, sample double precision DEFAULT 100,
-    generator regclass DEFAULT NULL, layout text DEFAULT NULL, worker_ids int8multirange DEFAULT NULL,
-    max_rows integer DEFAULT 1000)
+CREATE FUNCTION _snowflake.snowflake_check(
+    relation regclass, column_name name, sample double precision,
+    generator regclass, layout text, worker_ids int8multirange,
+    max_rows integer)
     RETURNS TABLE (severity text, finding text, worker_id bigint, day date, ids bigint,
         least_id bigint, greatest_id bigint, detail text, hint text)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -357,6 +357,19 @@ BEGIN
     FROM shown AS s ORDER BY s.rank, s.finding, s.place;
 END
 $$;
+
+-- Not STRICT: NULL has a meaning for most arguments.
+CREATE FUNCTION snowflake_check(
+    relation regclass, column_name name DEFAULT NULL, sample double precision DEFAULT 100,
+    generator regclass DEFAULT NULL, layout text DEFAULT NULL, worker_ids int8multirange DEFAULT NULL,
+    max_rows integer DEFAULT 1000)
+    RETURNS TABLE (severity text, finding text, worker_id bigint, day date, ids bigint,
+        least_id bigint, greatest_id bigint, detail text, hint text)
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 100
+BEGIN ATOMIC
+    SELECT _snowflake.hold();
+    SELECT c.* FROM _snowflake.snowflake_check(relation, column_name, sample, generator, layout, worker_ids, max_rows) AS c;
+END;
 COMMENT ON FUNCTION snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer) IS
     'checks the IDs that a column holds: IDs that its generator or layout cannot have made, of the '
     'future, before the epoch, of unknown worker IDs; and counts them by worker ID and day';

@@ -415,8 +415,8 @@ END
 $$;
 
 -- This function is not STRICT: NULL for the label has a meaning.
-CREATE FUNCTION snowflake_distribute_generator(
-    generator regclass, label text DEFAULT NULL, OUT node text, OUT outcome text)
+CREATE FUNCTION _snowflake.snowflake_distribute_generator(
+    generator regclass, label text, OUT node text, OUT outcome text)
     RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -529,6 +529,15 @@ BEGIN
     END IF;
 END
 $$;
+
+-- Not STRICT: NULL for the label has a meaning.
+CREATE FUNCTION snowflake_distribute_generator(
+    generator regclass, label text DEFAULT NULL, OUT node text, OUT outcome text)
+    RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake.hold();
+    SELECT d.* FROM _snowflake.snowflake_distribute_generator(generator, label) AS d;
+END;
 COMMENT ON FUNCTION snowflake_distribute_generator(regclass, text) IS
     'makes or relabels a generator on all nodes of Citus, with its owner and its grants; one '
     'row for each node. Called on the coordinator, again after a node was added';

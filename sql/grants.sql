@@ -58,7 +58,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_set_default(regclass, name, regclass, boolean),
     snowflake_set_defaults(regnamespace, regclass)
 TO PUBLIC;
-GRANT EXECUTE ON PROCEDURE snowflake_partition(regclass, interval, integer, interval, regclass) TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE snowflake_partition(regclass, interval, integer, interval, regclass), _snowflake.snowflake_partition TO PUBLIC;
 
 -- Functions that those above call, or that views and the library call for a session; and
 -- snowflake_status(). Each does what its caller may do. A name without arguments is that of one function.
@@ -68,13 +68,15 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.check_limits(regclass), _snowflake.check_limits_as, _snowflake.check_nodes, _snowflake.check_references, _snowflake.check_table,
     _snowflake.check_takes, _snowflake.check_values, _snowflake.comments, _snowflake.count_ids, _snowflake.create_generator,
     _snowflake.default_generator, _snowflake.default_generators, _snowflake.distribute, _snowflake.distribution, _snowflake.find_relation,
-    _snowflake.fix_settings, _snowflake.generators, _snowflake.has_default, _snowflake.horizon_held, _snowflake.inheritance, _snowflake.instant,
+    _snowflake.fix_settings, _snowflake.generators, _snowflake.has_default, _snowflake.hold, _snowflake.horizon_held, _snowflake.inheritance, _snowflake.instant,
     _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass), _snowflake.instant_or_null_as, _snowflake.issuer,
     _snowflake.key_column, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting, _snowflake.loaded,
     _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers, _snowflake.own_worker,
     _snowflake.partition_step, _snowflake.partitions, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.present,
     _snowflake.presets, _snowflake.ranges, _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner,
-    _snowflake.run_as_owner, _snowflake.set_default, _snowflake.since, _snowflake.small_pools, _snowflake.statistics, _snowflake.tables_of,
+    _snowflake.run_as_owner, _snowflake.since, _snowflake.small_pools,
+    _snowflake.snowflake_check, _snowflake.snowflake_distribute_generator, _snowflake.snowflake_set_default, _snowflake.snowflake_set_defaults, _snowflake.snowflake_status,
+    _snowflake.statistics, _snowflake.tables_of,
     _snowflake.try_generator, _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint),
     _snowflake.worker_of(bigint, regclass), _snowflake.worker_of_as, _snowflake.workers
 TO PUBLIC;

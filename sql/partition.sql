@@ -122,8 +122,8 @@ AS $$
         pg_catalog.set_config('standard_conforming_strings', 'on', true)
 $$;
 
-CREATE PROCEDURE snowflake_partition(
-    parent regclass, every interval DEFAULT '1 day', ahead integer DEFAULT 7, keep interval DEFAULT NULL, generator regclass DEFAULT NULL)
+CREATE PROCEDURE _snowflake.snowflake_partition(
+    parent regclass, every interval, ahead integer, keep interval, generator regclass)
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -143,5 +143,9 @@ BEGIN
     END LOOP;
 END
 $$;
+
+CREATE PROCEDURE snowflake_partition(
+    parent regclass, every interval DEFAULT '1 day', ahead integer DEFAULT 7, keep interval DEFAULT NULL, generator regclass DEFAULT NULL)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
 COMMENT ON PROCEDURE snowflake_partition(regclass, interval, integer, interval, regclass) IS
     'makes the partitions of the present and of the periods ahead that are missing, by the time in IDs, and drops those that are wholly older than keep';

@@ -466,9 +466,9 @@ END
 $$;
 
 -- This function is not STRICT: NULL for the column or the generator has a meaning.
-CREATE FUNCTION snowflake_set_default(
-    relation regclass, column_name name DEFAULT NULL,
-    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
+CREATE FUNCTION _snowflake.snowflake_set_default(
+    relation regclass, column_name name,
+    generator regclass, drop_sequence boolean) RETURNS text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -680,6 +680,16 @@ BEGIN
     RETURN array_to_string(changes || fates, '; ');
 END
 $$;
+
+-- Not STRICT: NULL for the column or the generator has a meaning.
+CREATE FUNCTION snowflake_set_default(
+    relation regclass, column_name name DEFAULT NULL,
+    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake.hold();
+    SELECT _snowflake.snowflake_set_default(relation, column_name, generator, drop_sequence);
+END;
 COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
     'makes a generator the default of a bigint column, by default that of the primary key, '
     'in place of the column''s default or identity; returns what was done';

@@ -64,17 +64,8 @@ COMMENT ON FUNCTION _snowflake.keys(regclass) IS
     'that are in its primary key or count, which of them are keys that get IDs, the table to which one refers, '
     'and why it is left alone unless its table is named';
 
-SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION _snowflake.set_default(relation regclass, column_name name, generator regclass) RETURNS text
-    LANGUAGE sql VOLATILE PARALLEL UNSAFE
-BEGIN ATOMIC
-    -- With all arguments, so that nothing that the schema had before fits as well.
-    SELECT @extschema@.snowflake_set_default(relation, column_name, generator, false);
-END;
-SET LOCAL search_path = @extschema@, pg_temp;
-
-CREATE FUNCTION snowflake_set_defaults(
-    schema regnamespace, generator regclass DEFAULT NULL,
+CREATE FUNCTION _snowflake.snowflake_set_defaults(
+    schema regnamespace, generator regclass,
     OUT relation regclass, OUT is_set boolean, OUT severity text, OUT result text)
     RETURNS SETOF record
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -110,7 +101,7 @@ BEGIN
                 CONTINUE;
             END IF;
             BEGIN
-                result := concat_ws('; ', result, _snowflake.set_default(relation, key.name, generator));
+                result := concat_ws('; ', result, _snowflake.snowflake_set_default(relation, key.name, generator, false));
                 is_set := true;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);
@@ -122,6 +113,15 @@ BEGIN
     END LOOP;
 END
 $$;
+
+CREATE FUNCTION snowflake_set_defaults(
+    schema regnamespace, generator regclass DEFAULT NULL,
+    OUT relation regclass, OUT is_set boolean, OUT severity text, OUT result text)
+    RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake.hold();
+    SELECT s.* FROM _snowflake.snowflake_set_defaults(schema, generator) AS s;
+END;
 COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
     'makes a generator the default of the keys of all tables of a schema; returns a row for each table: '
     'whether a default is set now, and what was done, or why nothing was; with severity warning, a key was left alone, '

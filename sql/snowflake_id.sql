@@ -10,6 +10,18 @@
 CREATE SCHEMA _snowflake;
 COMMENT ON SCHEMA _snowflake IS 'internal: tables and functions of extension snowflake_id';
 
+-- Names in PL/pgSQL, and in SQL that is a text, are looked up while it runs, and the owner of the
+-- database may drop the extension meanwhile and make functions of the same names. So users call no
+-- such function. What they call has its names bound when it is made (BEGIN ATOMIC), and calls two
+-- functions: this one, which keeps the extension until the transaction ends, and then the function of
+-- the same name in this schema, which does the work. That one is neither IMMUTABLE nor in SQL: the
+-- planner would run it, or put its body in its place, before the first one has run. A procedure that
+-- commits is in C, which does the same.
+CREATE FUNCTION _snowflake.hold() RETURNS void
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_hold';
+COMMENT ON FUNCTION _snowflake.hold() IS
+    'internal: keeps the extension from being dropped until the transaction ends, or fails if its schema is another one';
+
 -- The default generator is a sequence whose value is the mark: no ID of an instant at
 -- or after the mark, in Unix milliseconds, has been issued. With these bounds plain
 -- nextval() cannot move the mark.

@@ -58,7 +58,7 @@ SET LOCAL search_path = @extschema@, pg_temp;
 
 -- It reads what the views show, and names none of them: the owner of the extension's schema may
 -- rename it, make another one of its name, and put views of his own there.
-CREATE FUNCTION snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text, OUT see text) RETURNS SETOF record
+CREATE FUNCTION _snowflake.snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text, OUT see text) RETURNS SETOF record
     LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -239,5 +239,12 @@ BEGIN
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END
 $$;
+
+CREATE FUNCTION snowflake_status(OUT state text, OUT item text, OUT detail text, OUT hint text, OUT see text) RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL RESTRICTED ROWS 10
+BEGIN ATOMIC
+    SELECT _snowflake.hold();
+    SELECT s.* FROM _snowflake.snowflake_status() AS s;
+END;
 COMMENT ON FUNCTION snowflake_status() IS
     'what matters on this server, one row each, what is wrong first: whether IDs are issued, how long still, and what to do';

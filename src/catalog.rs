@@ -288,13 +288,10 @@ pub fn has_extension(name: &CStr) -> bool {
     extension(name).is_some()
 }
 
-/// The role that owns the schema of a relation; `None` if one of both is gone.
-pub fn owner_of_schema(relation: pg_sys::Oid) -> Option<pg_sys::Oid> {
+/// The role that owns a schema; `None` if it is gone.
+pub fn owner_of_namespace(schema: pg_sys::Oid) -> Option<pg_sys::Oid> {
     // SAFETY: a catalog look-up, in a transaction; rows of pg_namespace are of this form.
-    let row = unsafe {
-        let schema = valid(pg_sys::get_rel_namespace(relation))?;
-        row(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema)
-    };
+    let row = unsafe { row(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema) };
     row.map(|row: pg_sys::FormData_pg_namespace| row.nspowner)
 }
 

@@ -199,6 +199,38 @@ pub fn run(statement: &str) -> Result<(), Error> {
     }
 }
 
+/// Runs CALL for a procedure that is named with its schema, with parameters of any types. Such a
+/// procedure may commit, so nothing is set for it here, and it sets its path itself.
+pub fn call(
+    statement: &str,
+    values: impl ExactSizeIterator<Item = (pg_sys::Oid, Option<pg_sys::Datum>)>,
+    may_commit: bool,
+) -> Result<(), Error> {
+    let sql = in_servers_encoding(statement)?;
+    // SAFETY: in a transaction; the statement is NUL-terminated, and the list has a place for each
+    // value. What SPI and this function allocate lasts longer than the transactions of the procedure
+    // if it may commit: SPI sees to that, and the list is in the memory of the call.
+    unsafe {
+        let list = pg_sys::makeParamList(i32::try_from(values.len()).unwrap_or(0));
+        for (place, (type_, value)) in values.enumerate() {
+            let parameter = &mut *(*list).params.as_mut_ptr().add(place);
+            parameter.isnull = value.is_none();
+            parameter.value = value.unwrap_or(0.into());
+            parameter.ptype = type_;
+        }
+        let options = if may_commit { pg_sys::SPI_OPT_NONATOMIC } else { 0 };
+        pg_sys::SPI_connect_ext(options.cast_signed());
+        let options = pg_sys::SPIExecuteOptions {
+            params: list,
+            allow_nonatomic: may_commit,
+            ..Default::default()
+        };
+        let result = succeeded(pg_sys::SPI_execute_extended(sql, &raw const options));
+        pg_sys::SPI_finish();
+        result
+    }
+}
+
 /// Runs a statement of the extension's own, with texts as its parameters. Returns the
 /// first value, if there is one that is not NULL. Under READ COMMITTED it sees what
 /// others have committed by now.

@@ -1,5 +1,7 @@
 //! Errors of the registry of worker IDs.
 
+use std::ffi::CStr;
+
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_identifier;
 
@@ -93,11 +95,18 @@ pub fn needs_own_transaction(function: &str) -> Error {
         .hint("Call the function in a statement of its own, without BEGIN.")
 }
 
-pub fn foreign_schema() -> Error {
+pub fn foreign_schema(schema: &CStr, extension: &CStr) -> Error {
+    let (schema, extension) = (schema.to_string_lossy(), extension.to_string_lossy());
     ERRCODE_INSUFFICIENT_PRIVILEGE
-        .error("schema \"_snowflake\" is not that of extension snowflake_id")
-        .detail("Its table \"state\" does not belong to the extension and to a superuser who owns the schema.")
+        .error(format!("schema \"{schema}\" is not that of extension {extension}"))
+        .detail("It does not belong to the extension, with its tables, and to a superuser.")
         .hint("Drop the schema, and create the extension again.")
+}
+
+pub fn extension_is_gone() -> Error {
+    ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+        .error("the extension of this function was dropped or changed meanwhile")
+        .hint("If the extension is still there, try again.")
 }
 
 pub fn no_null() -> Error {

@@ -97,6 +97,28 @@ impl Call {
         usize::from(unsafe { (*self.0).nargs }.unsigned_abs())
     }
 
+    /// The function that is called.
+    pub fn function(&self) -> Result<pg_sys::Oid, Error> {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for; `flinfo` may be null.
+        let function = unsafe { (*self.0).flinfo.as_ref() };
+        let function = function.map(|function| function.fn_oid);
+        function.ok_or_else(error::extension_is_gone)
+    }
+
+    /// Whether a procedure may end the transaction.
+    pub fn may_commit(&self) -> bool {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for; what it passes besides, if
+        // anything, is a node. A subtransaction cannot end the transaction that it is in.
+        unsafe {
+            let context = (*self.0).context.as_ref();
+            let context = context.filter(|it| it.type_ == pg_sys::NodeTag::T_CallContext);
+            context.is_some_and(|it| {
+                let it = std::ptr::from_ref(it).cast::<pg_sys::CallContext>();
+                !(*it).atomic && !pg_sys::IsSubTransaction()
+            })
+        }
+    }
+
     /// What a function is called with as a trigger; `None` if it is not called as one.
     pub fn trigger(&self) -> Option<&pg_sys::TriggerData> {
         // SAFETY: the call is PostgreSQL's, as `new` asks for; what it passes besides, if

@@ -8,6 +8,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::super::encoding::{from_server, to_server};
 use super::super::error::{self, Error};
+use super::super::guard::{self, Until};
 use super::super::limit;
 use super::super::session;
 use super::super::session_generator::{self, SessionGenerator};
@@ -176,7 +177,7 @@ c_function!(snowflake_check_horizon, |call| {
     };
     // SAFETY: PostgreSQL calls a trigger with its description.
     let number = unsafe { (*trigger.tg_trigger).tgoid };
-    let (column, entry) = generator_horizon::of_trigger(number, || find(trigger))?;
+    let (column, entry) = generator_horizon::of_trigger(number, || find(trigger, call.function()?))?;
     let value = |tuple| {
         let mut is_null = false;
         // SAFETY: a row of the trigger's relation, which has this column, a bigint.
@@ -195,9 +196,13 @@ c_function!(snowflake_check_horizon, |call| {
     Ok(pg_sys::Datum::from(row))
 });
 
-/// The column and the generator of a trigger.
-fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator), Error> {
+/// The column and the generator of a trigger, whose function is given. It looks names up.
+fn find(
+    trigger: &pg_sys::TriggerData,
+    function: pg_sys::Oid,
+) -> Result<(i32, &'static SessionGenerator), Error> {
     shmem::shared()?;
+    guard::hold(function, Until::EndOfTransaction)?;
     // SAFETY: PostgreSQL calls a trigger with its relation, and with as many arguments as it
     // says, NUL-terminated.
     let (relation, owner, arguments) = unsafe {

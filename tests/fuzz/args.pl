@@ -279,7 +279,7 @@ sub batch
 	push @{ $batch{calls} }, wrapped($_->{kind} eq 'p' ? statement($_) : pick(statement($_), deep($_, call($_)))) for @these;
 	# One argument of each batch has 100 MB. Functions that run a statement of the caller's get
 	# none: PostgreSQL repeats what it cannot parse in its message, its context and its log.
-	my @with_text = grep { $_->{name} !~ /\b(?:run|run_as_caller|do_as_owner|as_owner|on_workers|snowflake_convert_run)$/
+	my @with_text = grep { $_->{name} !~ /\b(?:run|run_as_caller|as_owner|on_workers|snowflake_convert_run)$/
 		&& grep { /^(?:text|jsonb|bytea)$/ } @{ $_->{types} } } @functions;
 	my $large = $with_text[ $number % @with_text ];
 	my $is_large = 0;

@@ -87,7 +87,7 @@ DROP SCHEMA st CASCADE;
 RESET client_min_messages;
 WITH RECURSIVE functions AS MATERIALIZED (
     SELECT p.oid AS id, n.nspname || '.' || p.proname AS name, p.prosrc,
-        n.nspname ~ '^_' AND p.proname NOT IN ('default_generators', 'do_as_owner', 'end_conversion',
+        n.nspname ~ '^_' AND p.proname !~ '^snowflake_' AND p.proname NOT IN ('default_generators', 'end_conversion',
             'has_default', 'place_generator', 'readiness', 'try_generator') AS is_internal
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'

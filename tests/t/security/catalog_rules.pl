@@ -88,6 +88,7 @@ find_relation(text)
 fix_settings()
 generators()
 has_default(text, name, text)
+hold()
 horizon_held()
 inheritance(regclass, name)
 instant(bigint)
@@ -120,9 +121,14 @@ read_elsewhere()
 readiness(text, name)
 reads_as_owner(regclass)
 run_as_owner(regclass, text)
-set_default(regclass, name, regclass)
 since(timestamptz)
 small_pools()
+snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer)
+snowflake_distribute_generator(regclass, text)
+snowflake_partition(regclass, interval, integer, interval, regclass)
+snowflake_set_default(regclass, name, regclass, boolean)
+snowflake_set_defaults(regnamespace, regclass)
+snowflake_status()
 statistics()
 tables_of(regnamespace)
 try_generator(text, text, name, jsonb)
@@ -158,11 +164,11 @@ _snowflake_convert.copy_index(regclass, name[])
 _snowflake_convert.copy_name(name)
 _snowflake_convert.copy_number(regclass, name, regclass)
 _snowflake_convert.dependents(oid[], smallint[])
-_snowflake_convert.do_as_owner(regclass, text)
 _snowflake_convert.end_conversion(regclass)
 _snowflake_convert.functions(_snowflake_convert.work)
 _snowflake_convert.grants(aclitem[], oid, "char", text, name)
 _snowflake_convert.groups(_snowflake_convert.work)
+_snowflake_convert.hold()
 _snowflake_convert.index_columns(regclass)
 _snowflake_convert.index_expression(regclass, integer, name[])
 _snowflake_convert.is_copy_function(regproc, regclass)
@@ -200,6 +206,14 @@ _snowflake_convert.run(text)
 _snowflake_convert.run_as_caller(text)
 _snowflake_convert.run_with_locks(text, text[], integer, text)
 _snowflake_convert.schema()
+_snowflake_convert.snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint)
+_snowflake_convert.snowflake_convert_backfill(regclass, interval)
+_snowflake_convert.snowflake_convert_functions(regclass[], regnamespace[])
+_snowflake_convert.snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint)
+_snowflake_convert.snowflake_convert_run(text, text[], integer)
+_snowflake_convert.snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean)
+_snowflake_convert.snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer)
+_snowflake_convert.snowflake_convert_undo(regclass[], regnamespace[])
 _snowflake_convert.steps(regclass[], regnamespace[], regclass, boolean)
 _snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[], text[])
 _snowflake_convert.swap_plan(regclass[], boolean, regclass, boolean)
@@ -271,12 +285,12 @@ my %relation_grants = (
 # fix_settings(), whose own would undo it, and names all that it calls before with its schema.
 my @without_path = split /\n/, <<'END';
 _snowflake.fix_settings()
+_snowflake.snowflake_partition(regclass, interval, integer, interval, regclass)
 _snowflake_convert.run_with_locks(text, text[], integer, text)
+_snowflake_convert.snowflake_convert_backfill(regclass, interval)
+_snowflake_convert.snowflake_convert_run(text, text[], integer)
+_snowflake_convert.snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer)
 _snowflake_convert.wait_until(timestamptz)
-snowflake_convert_backfill(regclass, interval)
-snowflake_convert_run(text, text[], integer)
-snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer)
-snowflake_partition(regclass, interval, integer, interval, regclass)
 END
 
 # The objects of both extensions, by catalog.
@@ -463,6 +477,25 @@ sub check_rules
 		WHERE p.prosqlbody IS NULL AND strpos(p.prosrc, '$schema') > 0 ORDER BY 1"), '', "$what: no function names the extension's schema when it runs");
 	is(sql("SELECT name FROM ($named) AS n WHERE schema = '_snowflake_convert' AND name !~ '^(_snowflake_convert\\.|$schema\\.snowflake_convert)'"), '',
 		"$what: snowflake_id calls nothing of snowflake_id_convert");
+
+	# 9. Nothing that looks names up while it runs is reached before a guard. What users and views call is in C or has its names bound. Such
+	# a function calls others of its kind only, or the guard and then the function of its own name, which the planner neither runs nor
+	# puts in its place.
+	my $entries = "SELECT p.*, l.lanname AS language, pg_get_function_sqlbody(p.oid) AS body,
+			coalesce(pg_get_function_sqlbody(p.oid), '') ~ ('^BEGIN ATOMIC\\n\\s*SELECT (_snowflake(?:_convert)?)\\.hold\\(\\) AS hold;\\n\\s*SELECT [^;]*\\m\\1\\.' || p.proname || '\\([^;()]*\\)[^;()]*(\\([^;()]*\\))?;\\nEND\\Z') AS is_guarded
+		FROM pg_proc AS p JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid JOIN pg_language AS l ON l.oid = p.prolang";
+	my $late = "SELECT * FROM ($entries) AS e WHERE language <> 'c' AND prosqlbody IS NULL";
+	is(sql("SELECT oid::regprocedure FROM ($late) AS e WHERE pronamespace = '$schema'::regnamespace"), '', "$what: users call nothing that looks names up while it runs");
+	is(sql("SELECT count(*) FROM ($entries) AS e WHERE is_guarded"), 10, "$what: functions that begin with the guard");
+	is(sql("SELECT e.oid::regprocedure FROM ($entries) AS e LEFT JOIN pg_proc AS i ON i.proname = e.proname AND i.proargtypes = e.proargtypes
+			AND i.pronamespace = substring(e.body FROM '(\\w+)\\.hold')::regnamespace
+		WHERE e.body ~ '\\.hold\\(' AND (e.prokind = 'f' AND i.provolatile IS DISTINCT FROM e.provolatile OR i.prolang IS DISTINCT FROM (SELECT oid FROM pg_language WHERE lanname = 'plpgsql')
+			OR i.prosupport <> 0 OR i.provolatile = 'i' OR NOT e.is_guarded OR e.pronamespace <> '$schema'::regnamespace)"), '',
+		"$what: each calls a function of the same name that the planner cannot run");
+	is(sql("SELECT string_agg(DISTINCT prosrc, ' ') FROM ($entries) AS e WHERE prokind = 'p' AND pronamespace = '$schema'::regnamespace AND prosqlbody IS NULL"), 'snowflake_internal_held_procedure',
+		"$what: and procedures that commit");
+	is(sql("SELECT s.classid, s.objid, s.refobjid::regprocedure FROM ($bound) AS s JOIN ($late) AS e ON s.refclassid = 'pg_proc'::regclass AND s.refobjid = e.oid
+		WHERE s.classid <> 'pg_proc'::regclass OR s.objid NOT IN (SELECT oid FROM ($entries) AS e WHERE is_guarded)"), '', "$what: nothing else that is bound calls such a function");
 	return;
 }
 
