@@ -35,15 +35,12 @@ BEGIN
                 f.fdwowner, coalesce(f.fdwacl, acldefault('F', f.fdwowner))
             FROM pg_foreign_data_wrapper AS f
             UNION ALL
-            -- There are no privileges on these.
-            SELECT 'EVENT TRIGGER', NULL, v.oid, quote_ident(v.evtname), v.evtowner, NULL FROM pg_event_trigger AS v
-            UNION ALL
             -- Types of their own, not those of the rows of tables.
             SELECT 'TYPE', 'TYPE', t.oid, t.oid::regtype::text, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
             FROM pg_type AS t JOIN pg_class AS c ON c.oid = t.typrelid AND c.relkind = 'c') AS m
         JOIN pg_depend AS d ON d.objid = m.id AND d.deptype = 'e' AND d.classid = CASE m.kind
             WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass
-            WHEN 'TYPE' THEN 'pg_type'::regclass WHEN 'EVENT TRIGGER' THEN 'pg_event_trigger'::regclass
+            WHEN 'TYPE' THEN 'pg_type'::regclass
             WHEN 'FOREIGN DATA WRAPPER' THEN 'pg_foreign_data_wrapper'::regclass ELSE 'pg_proc'::regclass END
         JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
         WHERE e.extname = extension
@@ -51,7 +48,6 @@ BEGIN
         IF it.owner <> root THEN
             EXECUTE format('ALTER %s %s OWNER TO %I', it.kind, it.name, pg_get_userbyid(root));
         END IF;
-        CONTINUE WHEN it.granted IS NULL;
         -- The statement makes the list explicit even if it changes nothing.
         EXECUTE (
             SELECT format('REVOKE ALL ON %s %s FROM PUBLIC', it.granted, it.name)
@@ -68,13 +64,12 @@ BEGIN
         LEFT JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
         LEFT JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
         LEFT JOIN pg_foreign_data_wrapper AS f ON d.classid = 'pg_foreign_data_wrapper'::regclass AND f.oid = d.objid
-        LEFT JOIN pg_event_trigger AS v ON d.classid = 'pg_event_trigger'::regclass AND v.oid = d.objid
         -- From PostgreSQL 18 on, the types of the rows of tables and views are members too.
         LEFT JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
         WHERE e.extname = extension AND d.deptype = 'e'
-          AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner, f.fdwowner, v.evtowner) IS DISTINCT FROM root
+          AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner, f.fdwowner) IS DISTINCT FROM root
                OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl, t.typacl, f.fdwacl)) AS a WHERE a.grantee <> root)
-               OR d.classid NOT IN ('pg_type'::regclass, 'pg_event_trigger'::regclass) AND coalesce(n.nspacl, c.relacl, p.proacl, f.fdwacl) IS NULL))
+               OR d.classid <> 'pg_type'::regclass AND coalesce(n.nspacl, c.relacl, p.proacl, f.fdwacl) IS NULL))
     THEN
         RAISE EXCEPTION 'not all objects of the extension could be taken from others'
             USING ERRCODE = 'object_not_in_prerequisite_state',

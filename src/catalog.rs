@@ -90,7 +90,7 @@ pub fn file_number(oid: pg_sys::Oid) -> u32 {
 ///
 /// # Safety
 /// Rows of this cache are of the form `T`, and found by an OID.
-unsafe fn row<T>(cache: pg_sys::SysCacheIdentifier::Type, oid: pg_sys::Oid) -> Option<T> {
+pub unsafe fn row<T>(cache: pg_sys::SysCacheIdentifier::Type, oid: pg_sys::Oid) -> Option<T> {
     // SAFETY: as the caller guarantees; the row stays until it is released.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(compat::cache(cache), pg_sys::Datum::from(oid));
@@ -154,26 +154,30 @@ pub fn make_fit(oid: pg_sys::Oid, restart: bool) -> Result<(), Error> {
 pub const FIT: &str = "AS bigint INCREMENT BY 9223372036854775807 MINVALUE 1 \
                        MAXVALUE 9223372036854775807 START WITH 9223372036854775807 NO CYCLE";
 
-/// The column that owns a sequence, by its serial type, its identity or OWNED BY: its
-/// table and its name.
-pub fn owning_column(oid: pg_sys::Oid) -> Option<(pg_sys::Oid, String)> {
+/// The column that owns a sequence, by its serial type, its identity or OWNED BY: its table and
+/// its number.
+pub fn owner_column(oid: pg_sys::Oid) -> Option<(pg_sys::Oid, i32)> {
     let (mut table, mut column) = (pg_sys::InvalidOid, 0);
     let kinds = [
         pg_sys::DependencyType::DEPENDENCY_AUTO,
         pg_sys::DependencyType::DEPENDENCY_INTERNAL,
     ];
-    // SAFETY: catalog look-ups; a name that is not NULL is NUL-terminated.
-    unsafe {
-        let owns = |kind: &u32| {
-            let kind = c_char::try_from(*kind).unwrap_or_default();
-            pg_sys::sequenceIsOwned(oid, kind, &raw mut table, &raw mut column)
-        };
-        if !kinds.iter().any(owns) {
-            return None;
-        }
-        let name = pg_sys::get_attname(table, i16::try_from(column).ok()?, true);
-        Some((table, encoding::read(name)?))
-    }
+    let owns = |kind: &u32| {
+        let kind = c_char::try_from(*kind).unwrap_or_default();
+        // SAFETY: a catalog look-up.
+        unsafe { pg_sys::sequenceIsOwned(oid, kind, &raw mut table, &raw mut column) }
+    };
+    let is_owned = kinds.iter().any(owns);
+    is_owned.then_some((table, column))
+}
+
+/// The same, with its name.
+pub fn owning_column(oid: pg_sys::Oid) -> Option<(pg_sys::Oid, String)> {
+    let (table, column) = owner_column(oid)?;
+    // SAFETY: a catalog look-up; a name that is not NULL is NUL-terminated.
+    let name = unsafe { pg_sys::get_attname(table, i16::try_from(column).ok()?, true) };
+    // SAFETY: the same.
+    Some((table, unsafe { encoding::read(name) }?))
 }
 
 /// A name for a generator beside a relation, in its schema, quoted where needed.
@@ -311,7 +315,7 @@ pub fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
 }
 
 /// The schema of an extension; `get_extension_schema` is not exported before 16.
-fn extension_schema(extension: pg_sys::Oid) -> Option<pg_sys::Oid> {
+pub fn extension_schema(extension: pg_sys::Oid) -> Option<pg_sys::Oid> {
     // SAFETY: in a transaction. The catalog is open while the row is copied.
     unsafe {
         let lock = pg_sys::AccessShareLock.cast_signed();

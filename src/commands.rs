@@ -6,6 +6,7 @@
 //! | ALTER SEQUENCE of a sequence that comes from a cluster's manager | it gets its label: [`adopt`] |
 //! | ALTER TABLE and ALTER SEQUENCE, SET UNLOGGED | refused for generators: [`unlogged`] |
 //! | CREATE DATABASE | it may reuse the OID of a dropped database, and the new sequences can have the OIDs and files of the old ones. Slots are found by these, and what was reserved in the old database has no mark in the new one. So such slots are given up before anybody can connect |
+//! | CREATE TABLE, ALTER TABLE, CREATE SCHEMA | keys that they make get IDs, if a setting says so: [`new_keys`] |
 //! | DISCARD ALL, DISCARD SEQUENCES | `snowflake_currval()` has no value, like `currval()` |
 //! | CREATE and ALTER SUBSCRIPTION | generators are left out: `subscription.rs` |
 //!
@@ -22,6 +23,8 @@ use std::ffi::c_char;
 use pgrx::pg_sys;
 
 mod adopt;
+mod key_catalog;
+mod new_keys;
 mod restart;
 mod unlogged;
 
@@ -42,6 +45,7 @@ pub fn register() {
         PREVIOUS = pg_sys::ProcessUtility_hook;
         pg_sys::ProcessUtility_hook = Some(on_utility);
     }
+    new_keys::register();
 }
 
 /// Called for every command that is no query. Unlike other callbacks, this one has no
@@ -61,6 +65,8 @@ unsafe extern "C-unwind" fn on_utility(
     // SAFETY: PostgreSQL's arguments, passed on unchanged. Nothing here needs to be
     // dropped when a part fails.
     unsafe {
+        let node = (*statement).utilityStmt;
+        let is_noted = !node.is_null() && report::guard(|| Ok(new_keys::begin(node, context)));
         let duty = duty(statement);
         let kept = duty
             .map(|duty| report::guard(|| before(duty)))
@@ -79,6 +85,9 @@ unsafe extern "C-unwind" fn on_utility(
         }
         if let Some(duty) = duty {
             report::guard(|| after(duty, kept));
+        }
+        if is_noted {
+            report::guard(new_keys::finish);
         }
     }
 }

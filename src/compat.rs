@@ -1,7 +1,7 @@
 //! What differs between PostgreSQL versions, and the few declarations that
 //! pgrx does not bind.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::{PgList, pg_sys};
 
@@ -109,6 +109,32 @@ pub fn explain_refused_setting(name: &CStr, why: &str) {
     unsafe {
         pg_sys::GUC_check_errmsg_string = to_server(&message);
         pg_sys::GUC_check_errdetail_string = to_server(why);
+    }
+}
+
+/// Memory for what belongs to a setting's value, which PostgreSQL frees; NULL if there is none.
+pub fn guc_malloc(size: usize) -> *mut c_void {
+    // SAFETY: allocates.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return libc::malloc(size);
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::guc_malloc(pg_sys::LOG.cast_signed(), size);
+    }
+}
+
+/// Whether the user in force has USAGE on a schema.
+pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
+    // 32 bits in 15, 64 since.
+    #[allow(clippy::useless_conversion)]
+    let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
+    // SAFETY: looks up the catalogs, in a transaction.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let result = pg_sys::pg_namespace_aclcheck(schema, user(), mode);
+        #[cfg(not(feature = "pg15"))]
+        let result = pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, user(), mode);
+        result == pg_sys::AclResult::ACLCHECK_OK
     }
 }
 

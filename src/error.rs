@@ -8,6 +8,7 @@ mod generator;
 pub mod keeper;
 mod label;
 mod layout;
+pub mod new_keys;
 pub mod no_horizon;
 pub mod notice;
 pub mod own_workers;

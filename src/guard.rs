@@ -102,6 +102,20 @@ pub fn hold(function: pg_sys::Oid, until: Until) -> Result<Held, Error> {
     Ok(Held { tag, schema })
 }
 
+/// Keeps the extension until the transaction ends; `None` if this database does not have it.
+pub fn keep() -> Result<Option<pg_sys::Oid>, Error> {
+    let [(name, schema, _), _] = EXTENSIONS;
+    let Some(extension) = catalog::extension(name) else {
+        return Ok(None);
+    };
+    lock(extension, Until::EndOfTransaction);
+    if catalog::extension(name) != Some(extension) {
+        return Ok(None);
+    }
+    check_schema(name, schema)?;
+    Ok(Some(extension))
+}
+
 /// The extension to which an object belongs.
 fn extension_of(class: pg_sys::Oid, object: pg_sys::Oid) -> Option<pg_sys::Oid> {
     // SAFETY: a catalog look-up, in a transaction.
@@ -176,15 +190,10 @@ pub enum Purpose {
 impl Guard {
     /// Keeps the extension; `None` if this database does not have it.
     pub fn take(purpose: Purpose) -> Result<Option<Self>, Error> {
-        let [(name, schema, table), _] = EXTENSIONS;
-        let Some(extension) = catalog::extension(name) else {
+        let Some(extension) = keep()? else {
             return Ok(None);
         };
-        lock(extension, Until::EndOfTransaction);
-        if catalog::extension(name) != Some(extension) {
-            return Ok(None);
-        }
-        check_schema(name, schema)?;
+        let [(name, schema, table), _] = EXTENSIONS;
         let mode = match purpose {
             Purpose::Read => pg_sys::AccessShareLock,
             Purpose::Change => pg_sys::RowExclusiveLock,

@@ -2,10 +2,14 @@
 //! they would mean nothing.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::fmt::{self, Display, Formatter};
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgList, pg_sys};
 
+use super::encoding::from_server;
 use super::error::{self, Error};
 use super::{compat, report, start_file};
 use snowflake_core::id::{Millis, WorkerId};
@@ -40,10 +44,15 @@ static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
 static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S_DEFAULT);
 
-/// Read by `_snowflake.new_keys()` in SQL, as it runs in each CREATE TABLE, also where the library
-/// is gone. Every session may set it: it changes what its own commands make, with the rights that
-/// it has, and nothing that was there before.
-static NEW_KEYS: GucSetting<bool> = GucSetting::<bool>::new(false);
+/// Every session may set it: it changes what its own commands make, with the rights that it has,
+/// and nothing that was there before.
+static NEW_KEYS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"off"));
+
+/// Whether it is anything but off, and where its value comes from, a `GucSource`: written when it is
+/// set, by the only thread that reads it.
+static NEW_KEYS_IS_SET: AtomicBool = AtomicBool::new(false);
+static NEW_KEYS_SOURCE: AtomicU32 = AtomicU32::new(0);
+const NEW_KEYS_NAME: &CStr = c"snowflake_id.new_keys";
 
 const WORKER_ID_NAME: &CStr = c"snowflake_id.worker_id";
 
@@ -124,16 +133,120 @@ pub fn define() {
         GucContext::Sighup,
         GucFlags::UNIT_S,
     );
-    GucRegistry::define_bool_guc(
-        c"snowflake_id.new_keys",
-        c"Whether new tables get snowflake IDs where their commands ask for a bigserial or bigint identity key.",
-        c"Tables that are there already, and restores of dumps, are left as they are.",
-        &NEW_KEYS,
-        GucContext::Userset,
-        GucFlags::empty(),
-    );
+    // SAFETY: the hooks are guarded.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            NEW_KEYS_NAME,
+            c"Whether new tables get snowflake IDs where their commands ask for a bigserial or bigint identity key.",
+            c"'on': IDs of the default generator; the name of a generator with its schema: of this one; or 'off'. Tables that are there already, and restores of dumps, are left as they are.",
+            &NEW_KEYS,
+            GucContext::Userset,
+            GucFlags::empty(),
+            Some(check_new_keys),
+            Some(assign_new_keys),
+            None,
+        );
+    }
     // SAFETY: a constant, NUL-terminated name.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
+}
+
+/// Where keys of new tables get IDs from.
+pub enum NewKeys {
+    /// The default generator.
+    Default,
+    /// A generator by its schema and name.
+    Named(CString, CString),
+}
+
+impl Display for NewKeys {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("on"),
+            Self::Named(schema, name) => {
+                write!(f, "{}.{}", from_server(schema), from_server(name))
+            }
+        }
+    }
+}
+
+/// Whether `snowflake_id.new_keys` is anything but off.
+pub fn new_keys_is_set() -> bool {
+    NEW_KEYS_IS_SET.load(Relaxed)
+}
+
+/// What `snowflake_id.new_keys` asks for. `of_others`: what the session or its role has set does
+/// not count.
+pub fn new_keys(of_others: bool) -> Option<NewKeys> {
+    let source = NEW_KEYS_SOURCE.load(Relaxed);
+    if !new_keys_is_set() || of_others && source > pg_sys::GucSource::PGC_S_DATABASE {
+        return None;
+    }
+    let value = NEW_KEYS.get()?;
+    wanted_keys(&value).ok().flatten()
+}
+
+/// Reads `snowflake_id.new_keys`: a boolean, or a name with its schema, with quotes as in SQL.
+fn wanted_keys(text: &CStr) -> Result<Option<NewKeys>, ()> {
+    let mut is_on = false;
+    let mut names = std::ptr::null_mut();
+    // SAFETY: NUL-terminated; the function changes the copy, and makes a list of texts in it.
+    unsafe {
+        if pg_sys::parse_bool(text.as_ptr(), &raw mut is_on) {
+            return Ok(is_on.then_some(NewKeys::Default));
+        }
+        let copy = pg_sys::pstrdup(text.as_ptr());
+        if !pg_sys::SplitIdentifierString(copy, b'.'.cast_signed() as c_char, &raw mut names) {
+            return Err(());
+        }
+        let names = PgList::<c_char>::from_pg(names);
+        let name = |index| {
+            names
+                .get_ptr(index)
+                .map(|name| CStr::from_ptr(name).to_owned())
+        };
+        match (names.len(), name(0), name(1)) {
+            (2, Some(schema), Some(name)) => Ok(Some(NewKeys::Named(schema, name))),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Refuses a text that is neither, and keeps where it comes from.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn check_new_keys(
+    value: *mut *mut c_char,
+    extra: *mut *mut c_void,
+    source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: as PostgreSQL calls a check, with a NUL-terminated text.
+    let wanted = unsafe { wanted_keys(CStr::from_ptr(*value)) };
+    let Ok(wanted) = wanted else {
+        compat::explain_refused_setting(
+            NEW_KEYS_NAME,
+            "It is neither on nor off, nor the name of a generator with its schema, as public.web_ids is.",
+        );
+        return false;
+    };
+    // SAFETY: PostgreSQL frees this memory with the value; it has room for both.
+    unsafe {
+        let kept = compat::guc_malloc(size_of::<(bool, u32)>()).cast::<(bool, u32)>();
+        if kept.is_null() {
+            return false;
+        }
+        kept.write((wanted.is_some(), source));
+        *extra = kept.cast();
+    }
+    true
+}
+
+/// Called when the setting gets a value that was checked.
+unsafe extern "C-unwind" fn assign_new_keys(_value: *const c_char, extra: *mut c_void) {
+    // SAFETY: what the check has kept with the value.
+    if let Some((is_set, source)) = unsafe { extra.cast::<(bool, u32)>().as_ref() } {
+        NEW_KEYS_IS_SET.store(*is_set, Relaxed);
+        NEW_KEYS_SOURCE.store(*source, Relaxed);
+    }
 }
 
 /// What the text of `snowflake_id.worker_id` says.

@@ -63,8 +63,7 @@ pgrx::extension_sql_file!("../sql/partition.sql", requires = ["check"]);
 pgrx::extension_sql_file!("../sql/horizon.sql", requires = ["partition"]);
 pgrx::extension_sql_file!("../sql/status.sql", requires = ["horizon"]);
 pgrx::extension_sql_file!("../sql/check_registry.sql", requires = ["status"]);
-pgrx::extension_sql_file!("../sql/new_keys.sql", requires = ["check_registry"]);
-pgrx::extension_sql_file!("../sql/restrict.sql", requires = ["new_keys"]);
+pgrx::extension_sql_file!("../sql/restrict.sql", requires = ["check_registry"]);
 pgrx::extension_sql_file!("../sql/grants.sql", requires = ["restrict"]);
 
 /// What pgrx-tests asks of the crate that it tests.

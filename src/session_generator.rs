@@ -734,6 +734,19 @@ impl SessionGenerator {
         self.stamp(described, worker).map(drop)
     }
 
+    /// Warns if this server would issue no ID now. Without preloading, no setting can be wrong
+    /// yet.
+    pub fn warn_if_not_ready(&self) -> Result<(), Error> {
+        self.lock_for(catalog::ANY_USE)?;
+        let described = self.learn()?.described;
+        if let Ok(shared) = shmem::shared()
+            && let Err(error) = self.check_can_issue(described, shared)
+        {
+            error.warning();
+        }
+        Ok(())
+    }
+
     /// A generator with worker IDs of its own has none.
     fn no_own_worker_id(&self, pool: &str) -> Error {
         let found = shmem::shared().map(|shared| shared.lease_of(self.key()));

@@ -218,7 +218,11 @@ pub fn call(
             parameter.value = value.unwrap_or(0.into());
             parameter.ptype = type_;
         }
-        let options = if may_commit { pg_sys::SPI_OPT_NONATOMIC } else { 0 };
+        let options = if may_commit {
+            pg_sys::SPI_OPT_NONATOMIC
+        } else {
+            0
+        };
         pg_sys::SPI_connect_ext(options.cast_signed());
         let options = pg_sys::SPIExecuteOptions {
             params: list,

@@ -98,7 +98,9 @@ pub fn needs_own_transaction(function: &str) -> Error {
 pub fn foreign_schema(schema: &CStr, extension: &CStr) -> Error {
     let (schema, extension) = (schema.to_string_lossy(), extension.to_string_lossy());
     ERRCODE_INSUFFICIENT_PRIVILEGE
-        .error(format!("schema \"{schema}\" is not that of extension {extension}"))
+        .error(format!(
+            "schema \"{schema}\" is not that of extension {extension}"
+        ))
         .detail("It does not belong to the extension, with its tables, and to a superuser.")
         .hint("Drop the schema, and create the extension again.")
 }

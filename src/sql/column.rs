@@ -87,15 +87,7 @@ fn next(entry: &SessionGenerator, described: &Described) -> Result<(SnowflakeId,
 // `snowflake_internal_warn_if_not_ready(generator)`. Without preloading, no server
 // setting can be wrong yet.
 c_function!(snowflake_internal_warn_if_not_ready, |call| {
-    let entry = call.entry(0)?;
-    entry.lock_for(catalog::ANY_USE)?;
-    let described = entry.learn()?.described;
-    if let Ok(shared) = shmem::shared()
-        && let Err(error) = entry.check_can_issue(described, shared)
-    {
-        error.warning();
-    }
-    Ok(())
+    call.entry(0)?.warn_if_not_ready()
 });
 
 // `snowflake_internal_read_as_owner(relation, query) -> text`. Under REPEATABLE READ, the

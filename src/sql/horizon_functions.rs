@@ -177,7 +177,8 @@ c_function!(snowflake_check_horizon, |call| {
     };
     // SAFETY: PostgreSQL calls a trigger with its description.
     let number = unsafe { (*trigger.tg_trigger).tgoid };
-    let (column, entry) = generator_horizon::of_trigger(number, || find(trigger, call.function()?))?;
+    let (column, entry) =
+        generator_horizon::of_trigger(number, || find(trigger, call.function()?))?;
     let value = |tuple| {
         let mut is_null = false;
         // SAFETY: a row of the trigger's relation, which has this column, a bigint.

@@ -10,8 +10,8 @@ mod convert; // internal ones, for extension snowflake_id_convert
 mod create; // create_generator, alter_generator, snowflake_presets
 mod decode; // decode, timestamp, encode, min_id, max_id
 mod explain; // explain
-mod held; // what keeps the extension: hold, and procedures that commit
 mod generate; // nextval, nextval_batch, nextval_block, observe, currval
+mod held; // what keeps the extension: hold, and procedures that commit
 mod horizon_functions; // horizon, check_horizon, snowflake_horizon_holders
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
 mod registry; // lease, revoke_worker, end_grace_period, declare_registry, and one for create_pool and drop_pool

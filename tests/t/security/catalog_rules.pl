@@ -238,7 +238,6 @@ END
 my @nobody = split /\n/, <<'END';
 _snowflake.horizon_support(internal)
 _snowflake.lease(text, jsonb)
-_snowflake.new_keys()
 _snowflake.read_registry()
 snowflake_accept_clock()
 snowflake_check_cluster(text[])
@@ -305,7 +304,6 @@ my $owned = qq{WITH member AS ($members), class AS (
 		UNION SELECT c.reltoastrelid FROM pg_class AS c JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid)
 	SELECT 'schema ' || nspname AS object, nspowner AS owner FROM pg_namespace JOIN member ON classid = 'pg_namespace'::regclass AND objid = pg_namespace.oid
 	UNION ALL SELECT 'wrapper ' || fdwname, fdwowner FROM pg_foreign_data_wrapper JOIN member ON classid = 'pg_foreign_data_wrapper'::regclass AND objid = pg_foreign_data_wrapper.oid
-	UNION ALL SELECT 'event trigger ' || evtname, evtowner FROM pg_event_trigger JOIN member ON classid = 'pg_event_trigger'::regclass AND objid = pg_event_trigger.oid
 	UNION ALL SELECT 'relation ' || relname, relowner FROM pg_class JOIN class USING (oid)
 	UNION ALL SELECT 'type ' || typname, typowner FROM pg_type WHERE typrelid IN (SELECT oid FROM class)
 		OR oid IN (SELECT objid FROM member WHERE classid = 'pg_type'::regclass)
@@ -351,7 +349,7 @@ sub check_rules
 	# From PostgreSQL 18 on, the types of the rows of tables and views are members too.
 	is(sql("SELECT DISTINCT classid::regclass FROM ($members) AS m LEFT JOIN pg_type AS t ON m.classid = 'pg_type'::regclass AND t.oid = m.objid
 		LEFT JOIN pg_type AS e ON e.oid = t.typelem
-		WHERE classid NOT IN ('pg_class'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_foreign_data_wrapper'::regclass, 'pg_event_trigger'::regclass) AND coalesce(t.typrelid, 0) = 0 AND coalesce(e.typrelid, 0) = 0"),
+		WHERE classid NOT IN ('pg_class'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_foreign_data_wrapper'::regclass) AND coalesce(t.typrelid, 0) = 0 AND coalesce(e.typrelid, 0) = 0"),
 		'', "$what: no object of another kind");
 
 	# 2. and 3. Functions run as their callers, and look up names nowhere else.
@@ -409,7 +407,7 @@ sub check_rules
 		LEFT JOIN pg_class AS c ON i.classoid = 'pg_class'::regclass AND c.oid = i.objoid
 		LEFT JOIN pg_namespace AS n ON i.classoid = 'pg_namespace'::regclass AND n.oid = i.objoid
 		LEFT JOIN pg_foreign_data_wrapper AS f ON i.classoid = 'pg_foreign_data_wrapper'::regclass AND f.oid = i.objoid
-		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl, f.fdwacl)"), sql("SELECT count(*) FROM ($members) AS m WHERE classid NOT IN ('pg_type'::regclass, 'pg_event_trigger'::regclass)"),
+		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl, f.fdwacl)"), sql("SELECT count(*) FROM ($members) AS m WHERE classid <> 'pg_type'::regclass"),
 		"$what: a dump has no grant of the extension");
 
 	# A role without any right of its own can lock no table or view against others, whose

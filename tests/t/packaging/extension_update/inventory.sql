@@ -38,9 +38,6 @@ SELECT 'wrapper', name, jsonb_build_object('owner', fdwowner::regrole, 'handler'
     'options', fdwoptions, 'acl', pg_temp.acl(fdwacl))::text
 FROM pg_foreign_data_wrapper AS f JOIN members ON classid = 'pg_foreign_data_wrapper'::regclass AND objid = f.oid
 UNION ALL
-SELECT 'event trigger', evtname, (to_jsonb(v) - 'oid' || jsonb_build_object('evtowner', evtowner::regrole, 'evtfoid', evtfoid::regprocedure))::text
-FROM pg_event_trigger AS v JOIN members ON classid = 'pg_event_trigger'::regclass AND objid = v.oid
-UNION ALL
 SELECT 'function', name, jsonb_build_object('schema', pronamespace::regnamespace, 'owner', proowner::regrole,
     'language', (SELECT lanname FROM pg_language AS l WHERE l.oid = prolang), 'variadic', provariadic::regtype,
     'result', pg_get_function_result(p.oid), 'arguments', pg_get_function_arguments(p.oid), 'acl', pg_temp.acl(proacl),

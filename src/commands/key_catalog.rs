@@ -1,0 +1,291 @@
+//! Look-ups of keys and their sequences, by OID, for [`super::new_keys`]. Those of a relation need a
+//! lock on it, which the command that has made or altered it holds.
+
+use pgrx::{PgList, pg_sys};
+
+use crate::{catalog, compat, encoding};
+
+/// The column that owns a sequence, by its serial type or its identity.
+pub fn owned_by(sequence: pg_sys::Oid) -> Option<(pg_sys::Oid, i16)> {
+    let (table, column) = catalog::owner_column(sequence)?;
+    Some((table, i16::try_from(column).ok()?))
+}
+
+/// The row of a column.
+pub fn attribute(table: pg_sys::Oid, column: i16) -> Option<pg_sys::FormData_pg_attribute> {
+    let cache = compat::cache(pg_sys::SysCacheIdentifier::ATTNUM);
+    // SAFETY: a catalog look-up, in a transaction; rows of pg_attribute are of this form, and stay
+    // until they are released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache2(cache, table.into(), column.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_attribute>();
+        let row = row.read();
+        pg_sys::ReleaseSysCache(tuple);
+        Some(row)
+    }
+}
+
+/// The columns of the primary key of a table, and its constraint.
+pub fn primary_key(table: pg_sys::Oid) -> (Vec<i16>, pg_sys::Oid) {
+    let mut constraint = pg_sys::InvalidOid;
+    let mut columns = Vec::new();
+    // SAFETY: in a transaction. A set that is NULL has no members; a member is the number of a
+    // column, from the least of all on.
+    unsafe {
+        let set = pg_sys::get_primary_key_attnos(table, true, &raw mut constraint);
+        let mut member = pg_sys::bms_next_member(set, -1);
+        while member >= 0 {
+            let column = member + pg_sys::FirstLowInvalidHeapAttributeNumber;
+            columns.extend(i16::try_from(column));
+            member = pg_sys::bms_next_member(set, member);
+        }
+    }
+    (columns, constraint)
+}
+
+/// An object that depends on another one.
+pub struct Dependent {
+    class: pg_sys::Oid,
+    object: pg_sys::Oid,
+    kind: u8,
+}
+
+impl Dependent {
+    /// Whether the one is used by the other, and is no part of it.
+    pub fn is_normal(&self) -> bool {
+        u32::from(self.kind) == pg_sys::DependencyType::DEPENDENCY_NORMAL
+    }
+
+    /// The column whose default this is.
+    pub fn default_of(&self) -> Option<(pg_sys::Oid, i16)> {
+        if self.class != pg_sys::AttrDefaultRelationId {
+            return None;
+        }
+        // SAFETY: a catalog look-up, in a transaction.
+        let column = unsafe { pg_sys::GetAttrDefaultColumnAddress(self.object) };
+        Some((column.objectId, i16::try_from(column.objectSubId).ok()?))
+    }
+
+    /// The name of the CHECK constraint that this is.
+    pub fn check_constraint(&self) -> Option<String> {
+        if self.class != pg_sys::ConstraintRelationId {
+            return None;
+        }
+        let row = constraint(self.object)?;
+        let name = row.conname;
+        // SAFETY: a name is NUL-terminated.
+        let name = unsafe { encoding::read(pg_sys::quote_identifier(name.data.as_ptr())) };
+        name.filter(|_| compat::byte(row.contype) == pg_sys::CONSTRAINT_CHECK)
+    }
+}
+
+fn constraint(oid: pg_sys::Oid) -> Option<pg_sys::FormData_pg_constraint> {
+    // SAFETY: rows of pg_constraint are of this form.
+    unsafe { catalog::row(pg_sys::SysCacheIdentifier::CONSTROID, oid) }
+}
+
+/// What depends on an object, or on one column of it.
+pub fn dependents(class: pg_sys::Oid, object: pg_sys::Oid, column: Option<i16>) -> Vec<Dependent> {
+    let mut found = Vec::new();
+    let equal = pg_sys::BTEqualStrategyNumber as u16;
+    let lock = pg_sys::AccessShareLock.cast_signed();
+    // SAFETY: in a transaction; there are as many keys as are counted, and rows of pg_depend are
+    // of this form.
+    unsafe {
+        let mut keys = [pg_sys::ScanKeyData::default(); 3];
+        let mut count = 0;
+        let mut key = |number: u32, function: u32, value: pg_sys::Datum| {
+            let key: *mut pg_sys::ScanKeyData = &raw mut keys[count];
+            pg_sys::ScanKeyInit(key, number as i16, equal, function.into(), value);
+            count += 1;
+        };
+        key(
+            pg_sys::Anum_pg_depend_refclassid,
+            pg_sys::F_OIDEQ,
+            class.into(),
+        );
+        key(
+            pg_sys::Anum_pg_depend_refobjid,
+            pg_sys::F_OIDEQ,
+            object.into(),
+        );
+        if let Some(column) = column {
+            let column = i32::from(column).into();
+            key(pg_sys::Anum_pg_depend_refobjsubid, pg_sys::F_INT4EQ, column);
+        }
+        let catalog = pg_sys::table_open(pg_sys::DependRelationId, lock);
+        let now = std::ptr::null_mut();
+        let index = pg_sys::DependReferenceIndexId.into();
+        let scan =
+            pg_sys::systable_beginscan(catalog, index, true, now, count as i32, keys.as_mut_ptr());
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_depend>();
+            found.push(Dependent {
+                class: row.classid,
+                object: row.objid,
+                kind: compat::byte(row.deptype),
+            });
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+    }
+    found
+}
+
+/// Whether a table is partitioned by ranges or lists of a column.
+pub fn is_ranged_by(table: pg_sys::Oid, column: i16) -> bool {
+    // SAFETY: rows of pg_partitioned_table are of this form.
+    let row = unsafe { catalog::row(pg_sys::SysCacheIdentifier::PARTRELID, table) };
+    let row = row
+        .filter(|row: &pg_sys::FormData_pg_partitioned_table| compat::byte(row.partstrat) != b'h');
+    let has_column = || {
+        catalog::with_relation(table, |relation| {
+            let member = i32::from(column) - pg_sys::FirstLowInvalidHeapAttributeNumber;
+            let mut is_expression = false;
+            // SAFETY: the relation is open, and partitioned.
+            unsafe {
+                let columns = pg_sys::bms_make_singleton(member);
+                pg_sys::has_partition_attrs(relation, columns, &raw mut is_expression)
+            }
+        })
+    };
+    row.is_some() && has_column().unwrap_or(false)
+}
+
+/// Whether a table has space for rows, and so may have some.
+pub fn has_blocks(table: pg_sys::Oid) -> bool {
+    if catalog::kind(table) != pg_sys::RELKIND_RELATION {
+        return false;
+    }
+    catalog::with_relation(table, |relation| {
+        let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+        // SAFETY: the relation is open, and has a file.
+        unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, fork) > 0 }
+    })
+    .unwrap_or(false)
+}
+
+/// The name of a relation with its schema, as SQL.
+pub fn qualified_name(relation: pg_sys::Oid) -> String {
+    // SAFETY: catalog look-ups; names that are not NULL are NUL-terminated.
+    let name = unsafe {
+        let name = pg_sys::get_rel_name(relation);
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
+        match name.is_null() || schema.is_null() {
+            true => None,
+            false => encoding::read(pg_sys::quote_qualified_identifier(schema, name)),
+        }
+    };
+    name.unwrap_or_else(|| relation.to_u32().to_string())
+}
+
+/// The name of a column, as SQL.
+pub fn column_name(table: pg_sys::Oid, column: i16) -> String {
+    // SAFETY: a catalog look-up; a name that is not NULL is NUL-terminated.
+    let name = unsafe {
+        let name = pg_sys::get_attname(table, column, true);
+        match name.is_null() {
+            true => None,
+            false => encoding::read(pg_sys::quote_identifier(name)),
+        }
+    };
+    name.unwrap_or_else(|| column.to_string())
+}
+
+/// The name of a schema, as SQL.
+pub fn schema_name(schema: pg_sys::Oid) -> String {
+    // SAFETY: a catalog look-up; a name that is not NULL is NUL-terminated.
+    let name = unsafe {
+        let name = pg_sys::get_namespace_name(schema);
+        match name.is_null() {
+            true => None,
+            false => encoding::read(pg_sys::quote_identifier(name)),
+        }
+    };
+    name.unwrap_or_else(|| schema.to_u32().to_string())
+}
+
+pub fn schema_of_function(function: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::get_func_namespace(function) }
+}
+
+/// The function of an extension that issues IDs: of the default generator, or of one that is given.
+pub fn issuer(extension: pg_sys::Oid, of_default: bool) -> Option<pg_sys::Oid> {
+    let schema = catalog::extension_schema(extension)?;
+    let arguments: &[pg_sys::Oid] = match of_default {
+        true => &[],
+        false => &[pg_sys::REGCLASSOID],
+    };
+    let cache = compat::cache(pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP);
+    // SAFETY: a catalog look-up, in a transaction, of a constant, NUL-terminated name; there are as
+    // many arguments as are counted.
+    let found = catalog::valid(unsafe {
+        let count = i32::try_from(arguments.len()).unwrap_or(0);
+        let arguments = pg_sys::buildoidvector(arguments.as_ptr(), count);
+        let name = c"snowflake_nextval".as_ptr();
+        pg_sys::GetSysCacheOid(
+            cache,
+            pg_sys::Anum_pg_proc_oid as i16,
+            pg_sys::Datum::from(name),
+            pg_sys::Datum::from(arguments),
+            schema.into(),
+            0.into(),
+        )
+    })?;
+    // Others may have made one in this schema.
+    // SAFETY: a catalog look-up, in a transaction.
+    let owner = unsafe { pg_sys::getExtensionOfObject(pg_sys::ProcedureRelationId, found) };
+    (owner == extension).then_some(found)
+}
+
+/// The function that the default of a column calls.
+pub fn default_function(table: pg_sys::Oid, column: i16) -> Option<pg_sys::Oid> {
+    catalog::with_relation(table, |relation| {
+        // SAFETY: the relation is open; a node is what its tag says. Nothing is evaluated.
+        unsafe {
+            let node = pg_sys::build_column_default(relation, column.into()).as_ref()?;
+            let is_call = node.type_ == pg_sys::NodeTag::T_FuncExpr;
+            let call = std::ptr::from_ref(node).cast::<pg_sys::FuncExpr>();
+            is_call.then(|| (*call).funcid)
+        }
+    })
+    .flatten()
+}
+
+/// The columns of a foreign key with those that they refer to; none if the constraint is another
+/// one, or a copy of one for a partition.
+pub fn foreign_key(oid: pg_sys::Oid) -> Vec<(pg_sys::Oid, i16, pg_sys::Oid, i16)> {
+    let row = constraint(oid).filter(|row| {
+        compat::byte(row.contype) == pg_sys::CONSTRAINT_FOREIGN
+            && row.conparentid == pg_sys::InvalidOid
+    });
+    let Some(row) = row else {
+        return Vec::new();
+    };
+    let columns = catalog::with_relation(row.conrelid, |relation| {
+        // SAFETY: the relation is open; the list has nodes of this kind, with as many columns as
+        // each says.
+        unsafe {
+            let keys = pg_sys::RelationGetFKeyList(relation);
+            let keys = PgList::<pg_sys::ForeignKeyCacheInfo>::from_pg(keys);
+            let mut keys = keys.iter_ptr().map(|key| &*key);
+            let key = keys.find(|key| key.conoid == oid);
+            key.map(|key| {
+                let count = usize::try_from(key.nkeys).unwrap_or(0);
+                let pairs = key.conkey.iter().zip(key.confkey.iter()).take(count);
+                let place =
+                    |(own, other): (&i16, &i16)| (key.conrelid, *own, key.confrelid, *other);
+                pairs.map(place).collect()
+            })
+        }
+    });
+    columns.flatten().unwrap_or_default()
+}

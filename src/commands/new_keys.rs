@@ -1,0 +1,547 @@
+//! `snowflake_id.new_keys`: keys of new tables get snowflake IDs by themselves, so that nobody has to
+//! change a model or a migration.
+//!
+//! While a CREATE TABLE, ALTER TABLE or CREATE SCHEMA runs, the relations and constraints that it
+//! makes are noted by their OIDs ([`on_object`]). After it, each key that it has made together with the
+//! sequence of its column gets a default in its place:
+//!
+//! 1. Where the setting is off, nothing is noted, and nothing else is done.
+//! 2. A key is touched only if this command has made both the primary key and the sequence that its
+//!    column owns. pg_dump makes them by separate commands, and so does pg_upgrade: their setval()
+//!    finds its sequence. So nothing that was there before changes.
+//! 3. Nothing is looked up by a name that this command did not resolve, nothing is evaluated, and no
+//!    statement is run: the catalogs are changed by PostgreSQL's own functions, for objects by their
+//!    OIDs. So no code of others runs, whoever owns the table or the database.
+//! 4. The default draws from a generator of a role whose rights the owner of the table has, or of
+//!    a superuser, and the caller may use it: a setting of the database gives nobody's tables away.
+//!
+//! A command that runs within another one, in somebody's event trigger, has notes of its own
+//! ([`Frame`]). One that fails ends them by the abort of its transaction, or of the part it is in.
+//!
+//! Within a function that runs as another role, the setting counts only if it is that of the server
+//! or of the database: that of the session is the choice of a role that has no say there.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::Once;
+
+use pgrx::spi::quote_literal;
+use pgrx::{PgBox, PgList, pg_sys};
+
+use super::key_catalog::{self as keys, Dependent};
+use crate::error::{self, Error, new_keys as messages};
+use crate::guc::{self, NewKeys};
+use crate::session_generator::SessionGenerator;
+use crate::{catalog, compat, guard, session};
+
+/// What a command that is running has made.
+struct Frame {
+    /// How deep the transaction was nested where the command began.
+    level: c_int,
+    /// Where its keys come from; `None` if they stay as they are.
+    wanted: Option<NewKeys>,
+    relations: Vec<pg_sys::Oid>,
+    constraints: Vec<pg_sys::Oid>,
+    /// Its tables may have had rows before.
+    alters: bool,
+}
+
+thread_local! {
+    /// The commands that run now, the innermost last.
+    static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+static mut PREVIOUS: pg_sys::object_access_hook_type = None;
+
+/// Hooks into the making of objects. Called only in the postmaster, while it preloads.
+pub fn register() {
+    // SAFETY: the postmaster has one thread; hooks are chained as PostgreSQL documents it.
+    unsafe {
+        PREVIOUS = pg_sys::object_access_hook;
+        pg_sys::object_access_hook = Some(on_object);
+    }
+}
+
+/// Called for what happens to objects. It has no guard: the next hook may raise an error, which
+/// passes through this frame, and nothing of its own does.
+unsafe extern "C-unwind" fn on_object(
+    access: pg_sys::ObjectAccessType::Type,
+    class: pg_sys::Oid,
+    object: pg_sys::Oid,
+    part: c_int,
+    argument: *mut c_void,
+) {
+    if access == pg_sys::ObjectAccessType::OAT_POST_CREATE && part == 0 {
+        note(class, object);
+    }
+    // SAFETY: PostgreSQL's arguments, passed on unchanged.
+    if let Some(next) = unsafe { PREVIOUS } {
+        unsafe { next(access, class, object, part, argument) };
+    }
+}
+
+fn note(class: pg_sys::Oid, object: pg_sys::Oid) {
+    FRAMES.with_borrow_mut(|frames| {
+        let Some(frame) = frames.last_mut().filter(|frame| frame.wanted.is_some()) else {
+            return;
+        };
+        // SAFETY: a variable of this process. What the script of an extension makes is its own.
+        if unsafe { pg_sys::creating_extension } {
+        } else if class == pg_sys::RelationRelationId {
+            frame.relations.push(object);
+        } else if class == pg_sys::ConstraintRelationId {
+            frame.constraints.push(object);
+        }
+    });
+}
+
+/// The part before a command: whether its notes are taken, or those of the command around it are
+/// kept from it.
+///
+/// # Safety
+/// `node` is a command from PostgreSQL.
+pub unsafe fn begin(
+    node: *const pg_sys::Node,
+    context: pg_sys::ProcessUtilityContext::Type,
+) -> bool {
+    use pg_sys::NodeTag::{T_AlterTableStmt, T_CreateSchemaStmt, T_CreateStmt};
+    // SAFETY: as the caller guarantees.
+    let tag = unsafe { (*node).type_ };
+    let is_watched = matches!(tag, T_CreateStmt | T_AlterTableStmt | T_CreateSchemaStmt);
+    // The parts of such a command are commands too.
+    let is_part = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_SUBCOMMAND;
+    if !is_watched || is_part {
+        return false;
+    }
+    if !guc::new_keys_is_set() && FRAMES.with_borrow(Vec::is_empty) {
+        return false;
+    }
+    let wanted = guc::new_keys(is_within_function_of_other()).filter(|_| {
+        // SAFETY: variables of this process, and shared memory.
+        let is_ready = unsafe {
+            pg_sys::IsTransactionState()
+                && !pg_sys::IsBinaryUpgrade
+                && !pg_sys::creating_extension
+                && !pg_sys::RecoveryInProgress()
+        };
+        is_ready && session::is_extension_here()
+    });
+    watch_for_aborts();
+    FRAMES.with_borrow_mut(|frames| {
+        let counts = wanted.is_some() || !frames.is_empty();
+        if counts {
+            frames.push(Frame {
+                // SAFETY: reads a variable of this process.
+                level: unsafe { pg_sys::GetCurrentTransactionNestLevel() },
+                wanted,
+                relations: Vec::new(),
+                constraints: Vec::new(),
+                alters: tag == T_AlterTableStmt,
+            });
+        }
+        counts
+    })
+}
+
+/// Whether the user in force is not the one that the session chose: a SECURITY DEFINER function of
+/// another role runs.
+fn is_within_function_of_other() -> bool {
+    // SAFETY: reads variables of this process.
+    compat::user() != unsafe { pg_sys::GetOuterUserId() }
+}
+
+/// Notes of commands that have failed end with the transaction, or with the part of it that is
+/// aborted. A session that makes no such notes is not asked.
+fn watch_for_aborts() {
+    static ONCE: Once = Once::new();
+    // SAFETY: functions that live as long as the process.
+    ONCE.call_once(|| unsafe {
+        pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
+        pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
+    });
+}
+
+/// Called when the transaction ends. No command runs over its end.
+unsafe extern "C-unwind" fn on_transaction(_event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+    FRAMES.with_borrow_mut(Vec::clear);
+}
+
+/// Called when a subtransaction ends.
+unsafe extern "C-unwind" fn on_subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _mine: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _arg: *mut c_void,
+) {
+    if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
+        // SAFETY: reads a variable of this process: the level of the part that is aborted.
+        let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
+        FRAMES.with_borrow_mut(|frames| frames.retain(|frame| frame.level < level));
+    }
+}
+
+/// The part after a command that [`begin`] has noted.
+pub fn finish() -> Result<(), Error> {
+    let frame = FRAMES.with_borrow_mut(Vec::pop);
+    let Some(frame) = frame else {
+        return Ok(());
+    };
+    let Some(wanted) = &frame.wanted else {
+        return Ok(());
+    };
+    if frame.relations.is_empty() && frame.constraints.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: in a transaction.
+    unsafe { pg_sys::CommandCounterIncrement() };
+    // Nobody drops the extension from here on.
+    let Some(extension) = guard::keep()? else {
+        return Ok(());
+    };
+    let sequences = frame.relations.iter().copied();
+    let sequences = sequences.filter(|it| catalog::kind(*it) == pg_sys::RELKIND_SEQUENCE);
+    let keys: Vec<_> = sequences.filter_map(|it| Key::of(it, &frame)).collect();
+    if !keys.is_empty() {
+        let source = Source::find(wanted, extension);
+        let mut is_done = false;
+        for key in keys {
+            let name = key.name();
+            let sequence = keys::qualified_name(key.sequence);
+            match key.obstacle(&frame, &source)? {
+                Some(why) => {
+                    let named = source.as_ref().ok().and_then(Source::name);
+                    let table = key.table_name();
+                    messages::left(&name, &table, &sequence, named.as_deref(), &why).warning();
+                }
+                None => {
+                    let source = source.as_ref().map_err(|_| error::extension_is_gone())?;
+                    key.change(source)?;
+                    messages::changed(&name, &source.text(), &sequence, key.identity).notice();
+                    is_done = true;
+                }
+            }
+        }
+        if let Ok(source) = source
+            && is_done
+        {
+            source.entry.warn_if_not_ready()?;
+        }
+    }
+    warn_of_small_references(&frame.constraints, extension);
+    Ok(())
+}
+
+/// A key and its sequence, both of which a command has made.
+struct Key {
+    sequence: pg_sys::Oid,
+    table: pg_sys::Oid,
+    column: i16,
+    type_: pg_sys::Oid,
+    /// As pg_attribute has it: 0 for none.
+    identity: u8,
+}
+
+impl Key {
+    fn of(sequence: pg_sys::Oid, frame: &Frame) -> Option<Self> {
+        let (table, column) = keys::owned_by(sequence)?;
+        let attribute = keys::attribute(table, column)?;
+        let is_own = attribute.attinhcount == 0
+            && catalog::persistence(table) != pg_sys::RELPERSISTENCE_TEMP;
+        let is_counted = [pg_sys::INT8OID, pg_sys::INT4OID].contains(&attribute.atttypid);
+        let (columns, constraint) = keys::primary_key(table);
+        let is_key = columns == [column] && frame.constraints.contains(&constraint);
+        (is_own && is_counted && is_key).then_some(Self {
+            sequence,
+            table,
+            column,
+            type_: attribute.atttypid,
+            identity: compat::byte(attribute.attidentity),
+        })
+    }
+
+    fn table_name(&self) -> String {
+        keys::qualified_name(self.table)
+    }
+
+    fn name(&self) -> String {
+        let column = keys::column_name(self.table, self.column);
+        format!("{}.{column}", self.table_name())
+    }
+
+    /// The column in the table and in all partitions and child tables.
+    fn family(&self) -> Vec<(pg_sys::Oid, i16)> {
+        // SAFETY: in a transaction; the list has OIDs. A name that is NULL is of a column that is
+        // gone.
+        unsafe {
+            let members = compat::find_all_inheritors(self.table);
+            let members = PgList::<pg_sys::Oid>::from_pg(members);
+            let name = pg_sys::get_attname(self.table, self.column, true);
+            let members = members.iter_oid();
+            let column = |table: pg_sys::Oid| match name.is_null() {
+                true => 0,
+                false => pg_sys::get_attnum(table, name),
+            };
+            let members = members.map(|table| (table, column(table)));
+            members.filter(|(_, column)| *column > 0).collect()
+        }
+    }
+
+    /// Why the key stays as it is, if it does.
+    fn obstacle(
+        &self,
+        frame: &Frame,
+        source: &Result<Source, messages::Why>,
+    ) -> Result<Option<messages::Why>, Error> {
+        use messages::Why;
+        if self.type_ == pg_sys::INT4OID {
+            return Ok(Some(Why::Integer));
+        }
+        let form = catalog::sequence_form(self.sequence)?;
+        let numbers = (form.seqstart, form.seqincrement, form.seqmin, form.seqmax);
+        if numbers != (1, 1, 1, i64::MAX) || form.seqcycle {
+            return Ok(Some(Why::Options));
+        }
+        let family = self.family();
+        let bounds = family
+            .iter()
+            .find(|(table, column)| keys::is_ranged_by(*table, *column));
+        if bounds.is_some() {
+            return Ok(Some(Why::Partitioned));
+        }
+        for (table, column) in &family {
+            let on = keys::dependents(pg_sys::RelationRelationId, *table, Some(*column));
+            if let Some(check) = on.iter().find_map(Dependent::check_constraint) {
+                return Ok(Some(Why::Checked(check)));
+            }
+        }
+        let users = keys::dependents(pg_sys::RelationRelationId, self.sequence, None);
+        let users = users.iter().filter(|it| it.is_normal());
+        let mut columns = users.map(Dependent::default_of);
+        if columns.any(|column| column.is_none_or(|column| !family.contains(&column))) {
+            return Ok(Some(Why::Shared));
+        }
+        if frame.alters && family.iter().any(|(table, _)| keys::has_blocks(*table)) {
+            return Ok(Some(Why::Rows));
+        }
+        let owner = catalog::owner_of(self.table).unwrap_or(pg_sys::InvalidOid);
+        // SAFETY: a catalog look-up, in a transaction.
+        if !unsafe { pg_sys::has_privs_of_role(compat::user(), owner) } {
+            return Ok(Some(Why::OtherOwner(catalog::role_name(owner))));
+        }
+        Ok(match source {
+            Err(why) => Some(why.clone()),
+            Ok(source) => source.obstacle(owner),
+        })
+    }
+
+    /// Puts the default in the place of the sequence.
+    fn change(&self, source: &Source) -> Result<(), Error> {
+        let family = self.family();
+        if self.identity != 0 {
+            // SAFETY: as `alter` asks for. The name is that of a column that exists.
+            unsafe {
+                let command =
+                    PgBox::<pg_sys::AlterTableCmd>::alloc_node(pg_sys::NodeTag::T_AlterTableCmd);
+                let command = command.into_pg();
+                (*command).subtype = pg_sys::AlterTableType::AT_DropIdentity;
+                (*command).name = pg_sys::get_attname(self.table, self.column, false);
+                alter(self.table, command, true);
+            }
+        }
+        for (table, column) in family {
+            // SAFETY: as `alter` asks for; the expression is of the type of the column.
+            unsafe {
+                let command =
+                    PgBox::<pg_sys::AlterTableCmd>::alloc_node(pg_sys::NodeTag::T_AlterTableCmd);
+                let command = command.into_pg();
+                (*command).subtype = pg_sys::AlterTableType::AT_CookedColumnDefault;
+                (*command).num = column;
+                (*command).def = source.expression();
+                alter(table, command, false);
+            }
+        }
+        if self.identity == 0 {
+            let sequence = pg_sys::ObjectAddress {
+                classId: pg_sys::RelationRelationId,
+                objectId: self.sequence,
+                objectSubId: 0,
+            };
+            // SAFETY: in a transaction. Whatever else uses the sequence stops this.
+            unsafe {
+                pg_sys::performDeletion(
+                    &raw const sequence,
+                    pg_sys::DropBehavior::DROP_RESTRICT,
+                    0,
+                );
+                pg_sys::CommandCounterIncrement();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changes a table, by its OID. Where an event trigger of somebody else runs, PostgreSQL keeps a
+/// list of the commands in it, and needs to be told that this is one.
+///
+/// # Safety
+/// In a transaction; `command` is a command of ALTER TABLE.
+unsafe fn alter(table: pg_sys::Oid, command: *mut pg_sys::AlterTableCmd, recurses: bool) {
+    // SAFETY: as the caller guarantees; names of a relation that exists.
+    unsafe {
+        let mut commands = PgList::<pg_sys::AlterTableCmd>::new();
+        commands.push(command);
+        let commands = commands.into_pg();
+        let statement =
+            PgBox::<pg_sys::AlterTableStmt>::alloc_node(pg_sys::NodeTag::T_AlterTableStmt);
+        let statement = statement.into_pg();
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table));
+        (*statement).relation = pg_sys::makeRangeVar(schema, pg_sys::get_rel_name(table), -1);
+        (*statement).cmds = commands;
+        (*statement).objtype = pg_sys::ObjectType::OBJECT_TABLE;
+        pg_sys::EventTriggerAlterTableStart(statement.cast());
+        pg_sys::AlterTableInternal(table, commands, recurses);
+        pg_sys::EventTriggerAlterTableEnd();
+        pg_sys::CommandCounterIncrement();
+    }
+}
+
+/// Where keys get their IDs from.
+struct Source {
+    function: pg_sys::Oid,
+    entry: &'static SessionGenerator,
+    is_default: bool,
+}
+
+impl Source {
+    fn find(wanted: &NewKeys, extension: pg_sys::Oid) -> Result<Self, messages::Why> {
+        let missing = |name: String| messages::Why::NoGenerator(name);
+        let (generator, is_default) = match wanted {
+            NewKeys::Default => (catalog::default_relation(), true),
+            NewKeys::Named(schema, name) => (sequence(schema, name), false),
+        };
+        let generator = generator.ok_or_else(|| missing(wanted.to_string()))?;
+        let is_default = is_default || catalog::default_relation() == Some(generator);
+        if !session::is_generator(generator) {
+            return Err(missing(wanted.to_string()));
+        }
+        let function = keys::issuer(extension, is_default);
+        Ok(Self {
+            function: function.ok_or_else(|| missing(wanted.to_string()))?,
+            entry: session::of_sequence(generator),
+            is_default,
+        })
+    }
+
+    /// Why the keys of this role's tables cannot draw from the generator, if they cannot.
+    fn obstacle(&self, owner_of_table: pg_sys::Oid) -> Option<messages::Why> {
+        use messages::Why;
+        let generator = self.entry.relation();
+        let owner = catalog::owner_of(generator).unwrap_or(pg_sys::InvalidOid);
+        // SAFETY: catalog look-ups, in a transaction.
+        let is_trusted = unsafe {
+            pg_sys::superuser_arg(owner) || pg_sys::has_privs_of_role(owner_of_table, owner)
+        };
+        if !is_trusted {
+            let (generator, owner) = (keys::qualified_name(generator), catalog::role_name(owner));
+            return Some(Why::ForeignGenerator(generator, owner));
+        }
+        let mut schemas = vec![
+            keys::schema_of_function(self.function),
+            // SAFETY: a catalog look-up, in a transaction.
+            unsafe { pg_sys::get_rel_namespace(generator) },
+        ];
+        schemas.dedup();
+        schemas.retain(|schema| !compat::may_use_schema(*schema));
+        let schemas = schemas.into_iter().map(keys::schema_name);
+        let mut missing: Vec<_> = schemas.map(|name| format!("schema {name}")).collect();
+        if !catalog::has_privilege(generator, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {
+            missing.push(format!("sequence {}", keys::qualified_name(generator)));
+        }
+        let role = catalog::role_name(compat::user());
+        (!missing.is_empty()).then_some(Why::NoPrivilege(role, missing))
+    }
+
+    /// The call of the function, as an expression.
+    ///
+    /// # Safety
+    /// In a transaction.
+    unsafe fn expression(&self) -> *mut pg_sys::Node {
+        use pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
+        // SAFETY: as the caller guarantees; a regclass is four bytes, passed by value.
+        unsafe {
+            let mut arguments = PgList::<pg_sys::Const>::new();
+            if !self.is_default {
+                arguments.push(pg_sys::makeConst(
+                    pg_sys::REGCLASSOID,
+                    -1,
+                    pg_sys::InvalidOid,
+                    4,
+                    self.entry.relation().into(),
+                    false,
+                    true,
+                ));
+            }
+            let none = pg_sys::InvalidOid;
+            let arguments = arguments.into_pg();
+            let kind = COERCE_EXPLICIT_CALL;
+            pg_sys::makeFuncExpr(self.function, pg_sys::INT8OID, arguments, none, none, kind).cast()
+        }
+    }
+
+    /// The name of the generator, if it is not the default one.
+    fn name(&self) -> Option<String> {
+        (!self.is_default).then(|| keys::qualified_name(self.entry.relation()))
+    }
+
+    /// The call, for messages.
+    fn text(&self) -> String {
+        let schema = keys::schema_name(keys::schema_of_function(self.function));
+        let argument = self.name().map(quote_literal).unwrap_or_default();
+        format!("{schema}.snowflake_nextval({argument})")
+    }
+}
+
+/// A sequence by its name, if there is one.
+fn sequence(schema: &CStr, name: &CStr) -> Option<pg_sys::Oid> {
+    // SAFETY: catalog look-ups of NUL-terminated names, in a transaction.
+    let found = unsafe {
+        let schema = catalog::valid(pg_sys::get_namespace_oid(schema.as_ptr(), true))?;
+        catalog::valid(pg_sys::get_relname_relid(name.as_ptr(), schema))?
+    };
+    (catalog::kind(found) == pg_sys::RELKIND_SEQUENCE).then_some(found)
+}
+
+/// Warns of columns that refer to keys with IDs, by foreign keys that a command has made, and cannot
+/// hold them.
+fn warn_of_small_references(constraints: &[pg_sys::Oid], extension: pg_sys::Oid) {
+    let mut found: Vec<_> = constraints
+        .iter()
+        .flat_map(|constraint| keys::foreign_key(*constraint))
+        .filter_map(|(table, column, referred, key)| {
+            let type_ = keys::attribute(table, column)?.atttypid;
+            let is_small = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&type_);
+            let function = keys::default_function(referred, key)?;
+            let is_ours = [true, false]
+                .into_iter()
+                .any(|of_default| keys::issuer(extension, of_default) == Some(function));
+            let refers_to = || {
+                let (table, column) = (
+                    keys::qualified_name(referred),
+                    keys::column_name(referred, key),
+                );
+                format!("{table}.{column}")
+            };
+            (is_small && is_ours).then(|| {
+                let (table, column) = (
+                    keys::qualified_name(table),
+                    keys::column_name(table, column),
+                );
+                (table, column, type_ == pg_sys::INT2OID, refers_to())
+            })
+        })
+        .collect();
+    found.sort();
+    for (table, column, is_smallint, refers_to) in found {
+        messages::small_reference(&table, &column, is_smallint, &refers_to).warning();
+    }
+}
