@@ -341,27 +341,28 @@ CREATE FUNCTION snowflake_sql.snowflake_advance_all(ahead interval DEFAULT '0') 
     LANGUAGE plpgsql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     it record;
-    late integer := 0;
+    slow oid[] := '{}'; -- for each generator that is locked, the role
+    failed integer := 0;
 BEGIN
     IF ahead IS NULL OR ahead NOT BETWEEN '0' AND '12 hours' THEN
         PERFORM snowflake_sql.refuse('22023', format('ahead is out of range: %s', coalesce(ahead::text, 'null')), 'Give 0 to 12 hours.');
-    ELSIF pg_is_in_recovery() THEN
-        RETURN NULL;
-    END IF;
-    FOR it IN SELECT m.*, i.place FROM snowflake_sql.marked AS m, snowflake_sql.identity() AS i WHERE pg_has_role(m.owner, 'USAGE') ORDER BY m.name LOOP
+    ELSIF pg_is_in_recovery() THEN RETURN NULL; END IF;
+    -- The caller's own come first, then one of each other role in turn: a role that keeps its own locked delays no others.
+    FOR it IN SELECT m.*, i.place, pg_get_userbyid(m.owner) = current_user AS is_mine FROM snowflake_sql.marked AS m, snowflake_sql.identity() AS i
+        WHERE pg_has_role(m.owner, 'USAGE') ORDER BY is_mine DESC, row_number() OVER (PARTITION BY m.owner ORDER BY m.name), m.name LOOP
         BEGIN
             IF snowflake_sql.move(it.generator, snowflake_sql.tick(clock_timestamp() + ahead) << 22,
-                    CASE WHEN ahead > '0' THEN 1000 ELSE 20 END, ahead = '0') IS NULL THEN
-                late := late + 1;
+                    CASE WHEN NOT it.is_mine AND it.owner = ANY (slow) THEN 1 WHEN ahead > '0' THEN 1000 ELSE 20 END, ahead = '0') IS NULL THEN
+                slow := slow || it.owner;
             ELSIF ahead > '0' AND starts_with(it.description, it.place || ',') THEN
                 PERFORM snowflake_sql.mark(it.generator); -- the gap is the answer to a promotion, and not to a copy
             END IF;
         EXCEPTION WHEN others THEN
             RAISE WARNING 'generator % was not moved: %', it.name, SQLERRM USING ERRCODE = SQLSTATE;
-            late := late + 1;
+            failed := failed + 1;
         END;
     END LOOP;
-    RETURN late;
+    RETURN failed + cardinality(slow);
 END $$;
 COMMENT ON FUNCTION snowflake_sql.snowflake_advance_all(interval) IS
     'moves all generators of the caller up to the clock, or this far ahead of it; returns how many could not be moved; null on a standby';

@@ -221,6 +221,12 @@ pub fn database_name() -> String {
     name.unwrap_or_default()
 }
 
+/// Whether there is a database with this OID.
+pub fn is_database(database: u32) -> bool {
+    // SAFETY: a catalog look-up, in a transaction.
+    !unsafe { pg_sys::get_database_name(database.into()) }.is_null()
+}
+
 /// The privileges of roles that may take IDs of a generator, or see how far it is.
 pub const ANY_USE: u32 = pg_sys::ACL_USAGE | pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE;
 
@@ -264,6 +270,20 @@ pub fn relation_name(oid: pg_sys::Oid) -> String {
         encoding::read(pg_sys::OidOutputFunctionCall(function, oid.into()))
     };
     name.unwrap_or_default()
+}
+
+/// The name of a relation with its schema, as SQL.
+pub fn qualified_name(relation: pg_sys::Oid) -> String {
+    // SAFETY: catalog look-ups; names that are not NULL are NUL-terminated.
+    let name = unsafe {
+        let name = pg_sys::get_rel_name(relation);
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
+        match name.is_null() || schema.is_null() {
+            true => None,
+            false => encoding::read(pg_sys::quote_qualified_identifier(schema, name)),
+        }
+    };
+    name.unwrap_or_else(|| relation.to_u32().to_string())
 }
 
 /// The default generator: the extension's own sequence `snowflake_default`.

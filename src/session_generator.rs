@@ -2,12 +2,15 @@
 //!
 //! The session makes one entry per generator and never frees it, so that a plan may
 //! keep a pointer to it (`fn_extra`). A dropped generator's entry is used again for
-//! another one, so a plan compares the relation. An entry holds, with two lifetimes:
+//! another one, so a plan compares the relation. What an entry holds ends at five times:
 //!
-//! - [`Facts`] of the catalog (the label; that the sequence can hold a mark, and in
-//!   which file), valid until a relcache invalidation of the sequence;
-//! - the [`IssueContext`] to issue (lock held, slot pinned, USAGE checked for this user),
-//!   valid until the transaction ends or any part of it becomes invalid.
+//! | cells | end |
+//! |---|---|
+//! | [`Known`]: the label, and [`Facts`] of the catalog (that the sequence can hold a mark, and in which file) | a relcache invalidation of the sequence |
+//! | [`Contexts`]: the [`IssueContext`] to issue (lock held, slot pinned, USAGE checked for this user) | the same, or the end of the transaction |
+//! | [`Open`]: the pin, and what is undone or settled | the end of the transaction |
+//! | [`Noted`]: numbers of transactions | none: another transaction has another number |
+//! | [`Kept`]: the last ID, hints | the entry is used for another relation |
 //!
 //! The path of each ID compares a few fields of the context and then uses shared memory.
 //! [`SessionGenerator::fill`] does everything else, once per transaction.
@@ -33,40 +36,89 @@ use snowflake_core::slot::{Scale, Slot};
 use snowflake_core::stats::{Pending, Stats};
 use snowflake_core::tenure::Generation;
 
-/// See the head of the file. Numbers of transactions and subtransactions are 0 if there
-/// is none.
+/// A group of cells that end together: by one `take()`.
+macro_rules! lifetime {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $cell:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Default)]
+        struct $name { $($(#[$doc])* $cell: Cell<$type>,)* }
+
+        impl $name {
+            fn take(&self) { $(self.$cell.take();)* }
+        }
+    };
+}
+
+lifetime! {
+    /// What the catalogs say: until the relation changes.
+    Known {
+        /// The label, and whether this is the default generator.
+        label: Option<(&'static Described, bool)>,
+        facts: Option<Facts>,
+    }
+}
+
+lifetime! {
+    /// What issuing needs: until the transaction ends, or the relation changes.
+    Contexts {
+        issue: Option<IssueContext>,
+        /// As `issue`, of a session that only moves the cursor to now, and may not issue.
+        read: Option<IssueContext>,
+    }
+}
+
+lifetime! {
+    /// What this transaction has, and gives back or settles when it ends.
+    Open {
+        /// The slot that it has pinned, if any, and its key at that time.
+        pinned: Option<(SlotKey, &'static Slot)>,
+        /// It has created or rewritten the sequence.
+        unsettled: bool,
+        /// The subtransaction that created the sequence; 0 if there is none.
+        created_in: pg_sys::SubTransactionId,
+    }
+}
+
+lifetime! {
+    /// What holds in the transaction with this number, and means nothing in any other one; 0 is
+    /// none.
+    Noted {
+        /// It has locked the sequence until it ends.
+        locked: u32,
+        /// It has read the label.
+        described: u32,
+        /// It has got a context.
+        filled: u32,
+        /// In it, this session has heard of a change of the sequence.
+        changed: u32,
+        /// It has changed the label, and the layout before the change.
+        relabelled: Option<(u32, Layout)>,
+    }
+}
+
+lifetime! {
+    /// What stays for as long as the entry is this relation's.
+    Kept {
+        /// The user who had which of the privileges, see [`SessionGenerator::lock_for`], and as
+        /// of which change.
+        checked: Option<(pg_sys::Oid, u32, u64)>,
+        /// The slot that was found last.
+        hint: Option<&'static Slot>,
+        /// The generator's place, if it leases worker IDs of its own.
+        own_lease: Option<&'static LeaseSlot>,
+        last_id: Option<SnowflakeId>,
+    }
+}
+
+/// See the head of the file.
 #[derive(Default)]
 pub struct SessionGenerator {
     relation: Cell<pg_sys::Oid>,
-    /// The label, and whether this is the default generator.
-    label: Cell<Option<(&'static Described, bool)>>,
-    facts: Cell<Option<Facts>>,
-    context: Cell<Option<IssueContext>>,
-    /// As `context`, of a session that only moves the cursor to now, and may not issue.
-    read_context: Cell<Option<IssueContext>>,
-    /// The last transaction that has locked the sequence until it ends.
-    locked: Cell<u32>,
-    /// The user who had which of the privileges, see [`Self::lock_for`], and as of which change.
-    checked: Cell<Option<(pg_sys::Oid, u32, u64)>>,
-    /// The last transaction that has read the label.
-    described_in: Cell<u32>,
-    /// The last transaction that got a context.
-    filled_in: Cell<u32>,
-    /// The slot that this transaction has pinned, if any, and its key at that time.
-    pinned: Cell<Option<(SlotKey, &'static Slot)>>,
-    /// The slot that was found last.
-    hint: Cell<Option<&'static Slot>>,
-    /// The generator's place, if it leases worker IDs of its own.
-    own_lease: Cell<Option<&'static LeaseSlot>>,
-    /// This transaction created or rewrote the sequence.
-    unsettled: Cell<bool>,
-    /// The subtransaction that created the sequence.
-    created_in: Cell<pg_sys::SubTransactionId>,
-    /// The last transaction that changed the label, and the layout before the change.
-    relabelled: Cell<Option<(u32, Layout)>>,
-    last_id: Cell<Option<SnowflakeId>>,
-    /// The last transaction in which this session heard of a change of the sequence.
-    changed_in: Cell<u32>,
+    known: Known,
+    contexts: Contexts,
+    open: Open,
+    noted: Noted,
+    kept: Kept,
     pending: Pending,
     /// This entry is, or was, the default generator's. Plans that name no generator
     /// keep the entry and compare no relation, so no other generator ever gets it.
@@ -183,17 +235,15 @@ impl SessionGenerator {
 
     /// The relation has changed, or may have.
     pub fn forget(&self) {
-        self.changed_in.set(compat::transaction());
-        self.label.set(None);
-        self.facts.set(None);
-        self.context.set(None);
-        self.read_context.set(None);
+        self.noted.changed.set(compat::transaction());
+        self.known.take();
+        self.contexts.take();
     }
 
     /// Forgets the last ID.
     pub fn forget_last_id(&self) {
         self.flush_stats();
-        self.last_id.set(None);
+        self.kept.last_id.set(None);
     }
 
     pub fn relation(&self) -> pg_sys::Oid {
@@ -206,63 +256,31 @@ impl SessionGenerator {
     pub fn is_idle(&self) -> bool {
         let transaction = compat::transaction();
         !self.is_pinned()
-            && self.locked.get() != transaction
-            && self.described_in.get() != transaction
-            && self.changed_in.get() != transaction
+            && self.noted.locked.get() != transaction
+            && self.noted.described.get() != transaction
+            && self.noted.changed.get() != transaction
             && self.committed_layout().is_none()
             && !self.was_default.get()
     }
 
     pub fn clear(&self) {
-        let Self {
-            relation,
-            label,
-            facts,
-            context,
-            read_context,
-            locked,
-            checked,
-            described_in,
-            filled_in,
-            pinned,
-            hint,
-            own_lease,
-            unsettled,
-            created_in,
-            relabelled,
-            last_id,
-            changed_in,
-            pending,
-            was_default: _,
-        } = self;
-        relation.take();
-        label.take();
-        facts.take();
-        context.take();
-        read_context.take();
-        locked.take();
-        checked.take();
-        described_in.take();
-        filled_in.take();
-        pinned.take();
-        hint.take();
-        own_lease.take();
-        unsettled.take();
-        created_in.take();
-        relabelled.take();
-        last_id.take();
-        changed_in.take();
+        self.relation.take();
+        self.known.take();
+        self.contexts.take();
+        self.open.take();
+        self.noted.take();
+        self.kept.take();
         // There is no slot to which the counts could be added.
-        pending.flush(&Stats::default(), None);
+        self.pending.flush(&Stats::default(), None);
     }
 
     pub fn last_id(&self) -> Option<SnowflakeId> {
-        self.last_id.get()
+        self.kept.last_id.get()
     }
 
     /// Remembers an ID for `snowflake_currval()`.
     pub fn set_last_id(&self, id: SnowflakeId) {
-        self.last_id.set(Some(id));
+        self.kept.last_id.set(Some(id));
     }
 
     /// The counts that this session has not yet added to the slot's.
@@ -274,8 +292,8 @@ impl SessionGenerator {
     /// added.
     #[cold]
     pub fn flush_stats(&self) {
-        if let Some((_, slot)) = self.pinned.get() {
-            let last = self.last_id.get().zip(self.label.get());
+        if let Some((_, slot)) = self.open.pinned.get() {
+            let last = self.kept.last_id.get().zip(self.known.label.get());
             let last = last.map(|(id, (described, _))| described.generator.layout.tick_of_id(id));
             self.pending.flush(slot.stats(), last);
         }
@@ -293,7 +311,7 @@ impl SessionGenerator {
     /// As [`Self::context`], for either purpose.
     #[inline]
     pub fn context_for(&self, purpose: Purpose) -> Option<IssueContext> {
-        self.kept(purpose).get().filter(IssueContext::holds)
+        self.context_cell(purpose).get().filter(IssueContext::holds)
     }
 
     /// As [`Self::context_for`], if its worker ID is the server's.
@@ -311,22 +329,22 @@ impl SessionGenerator {
     }
 
     #[inline]
-    const fn kept(&self, purpose: Purpose) -> &Cell<Option<IssueContext>> {
+    const fn context_cell(&self, purpose: Purpose) -> &Cell<Option<IssueContext>> {
         match purpose {
-            Purpose::Issue => &self.context,
-            Purpose::Advance => &self.read_context,
+            Purpose::Issue => &self.contexts.issue,
+            Purpose::Advance => &self.contexts.read,
         }
     }
 
     /// The place of a generator that leases worker IDs of its own, once this session has
     /// found that it does.
     pub fn own_lease(&self) -> Option<&'static LeaseSlot> {
-        self.own_lease.get()
+        self.kept.own_lease.get()
     }
 
     /// The lease under which the generator issues: its own, or else the server's.
     pub fn lease<'a>(&self, shared: &'a Shared) -> &'a LeaseSlot {
-        self.own_lease.get().unwrap_or(shared.server())
+        self.kept.own_lease.get().unwrap_or(shared.server())
     }
 
     /// The worker ID of the generator, or else of the server.
@@ -346,91 +364,120 @@ impl SessionGenerator {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
         let any_of = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
-        let mut is_checked = issues;
-        if issues {
-            self.lock_for(any_of)?;
-        } else {
-            self.lock();
+        match issues {
+            true => self.lock_for(any_of)?,
+            false => self.lock(),
         }
         // Invalidations that came with a lock have run by now and cleared the facts.
-        // Each pass takes locks, so the facts are checked again after each.
-        loop {
+        // Each pass takes locks, so the facts are checked again after each, and the privilege.
+        let context = loop {
             pgrx::check_for_interrupts!();
-            if issues && !is_checked {
+            if let Some(context) = self.context_now(shared)? {
+                break context;
+            }
+            if issues {
                 self.check_user(any_of, false)?;
             }
-            is_checked = false;
-            let mut facts = self.learn()?;
-            let generator = &facts.described.generator;
-            self.check_committed(generator.layout)?;
-            let own_lease = match generator.rotates_worker() {
-                true => Some(own_workers::of_generator(
-                    self.relation(),
-                    facts.key,
-                    facts.described.label.pool(),
-                    shared,
-                )?),
-                false => None,
-            };
-            self.own_lease.set(own_lease);
-            let generation = self.lease(shared).generation();
-            if generation.worker().is_none()
-                && generator.layout.has_worker()
-                && lease_wait::await_worker_id(shared, self.lease(shared))
-            {
-                continue;
-            }
-            let made = match facts.made {
-                Some(made) if made.generation == generation => made,
-                _ => Made {
-                    generation,
-                    generator: limited(generator, self.lease(shared).max_ahead()),
-                    stamp: self.stamp(facts.described, generation.worker())?,
-                    shuffle: generator.is_random().then(|| shared.shuffle(facts.key)),
-                },
-            };
-            let slot = self.pin(facts.key, shared)?;
-            if !slot.is_settled(facts.file, facts.scale) {
-                let reading = shared.reading_to_start_from();
-                let is_settled = || slot.is_settled(facts.file, facts.scale);
-                mark::reserving_unless(shared, self.relation(), is_settled, |token| {
-                    slot.settle(token, facts.file, facts.scale, reading);
-                });
-            }
-            if self.facts.get().is_none() {
-                continue;
-            }
-            if facts
-                .made
-                .is_none_or(|known| known.generation != generation)
-            {
-                facts.made = Some(made);
-                self.facts.set(Some(facts));
-            }
-            let context = IssueContext {
-                slot,
-                generator: made.generator,
-                stamp: made.stamp,
-                shuffle: made.shuffle,
-                path: Path::first(generator.is_plain() && !generator.layout.takes_fields()),
-                generation,
-                transaction: compat::transaction(),
-                user: compat::user(),
-            };
-            self.filled_in.set(context.transaction);
-            self.kept(purpose).set(Some(context));
-            return Ok(context);
+        };
+        self.noted.filled.set(context.transaction);
+        self.context_cell(purpose).set(Some(context));
+        Ok(context)
+    }
+
+    /// One pass of [`Self::fill`]; `None` if the sequence has changed, or the worker ID has been
+    /// waited for, meanwhile.
+    #[inline]
+    fn context_now(&'static self, shared: &'static Shared) -> Result<Option<IssueContext>, Error> {
+        let facts = self.learn()?;
+        let generator = &facts.described.generator;
+        self.check_committed(generator.layout)?;
+        let lease = self.lease_now(&facts, shared)?;
+        let generation = lease.generation();
+        let needs_worker = generation.worker().is_none() && generator.layout.has_worker();
+        if needs_worker && lease_wait::await_worker_id(shared, lease) {
+            return Ok(None);
         }
+        let known = facts.made.filter(|made| made.generation == generation);
+        let made = known.map_or_else(|| self.make(&facts, lease, generation, shared), Ok)?;
+        let slot = self.settled_slot(&facts, shared)?;
+        if self.known.facts.get().is_none() {
+            return Ok(None);
+        }
+        if known.is_none() {
+            let made = Some(made);
+            self.known.facts.set(Some(Facts { made, ..facts }));
+        }
+        Ok(Some(IssueContext {
+            slot,
+            generator: made.generator,
+            stamp: made.stamp,
+            shuffle: made.shuffle,
+            path: Path::first(generator.is_plain() && !generator.layout.takes_fields()),
+            generation,
+            transaction: compat::transaction(),
+            user: compat::user(),
+        }))
+    }
+
+    /// The lease under which the generator issues, with a place of its own from here on if it
+    /// leases worker IDs of its own.
+    #[inline]
+    fn lease_now(
+        &self,
+        facts: &Facts,
+        shared: &'static Shared,
+    ) -> Result<&'static LeaseSlot, Error> {
+        let own = match facts.described.generator.rotates_worker() {
+            true => {
+                let pool = facts.described.label.pool();
+                let place = own_workers::of_generator(self.relation(), facts.key, pool, shared);
+                Some(place?)
+            }
+            false => None,
+        };
+        self.kept.own_lease.set(own);
+        Ok(self.lease(shared))
+    }
+
+    /// What turns positions into IDs, in this generation of the lease.
+    fn make(
+        &self,
+        facts: &Facts,
+        lease: &LeaseSlot,
+        generation: Generation,
+        shared: &Shared,
+    ) -> Result<Made, Error> {
+        let generator = &facts.described.generator;
+        Ok(Made {
+            generation,
+            generator: limited(generator, lease.max_ahead()),
+            stamp: self.stamp(facts.described, generation.worker())?,
+            shuffle: generator.is_random().then(|| shared.shuffle(facts.key)),
+        })
+    }
+
+    /// The slot, pinned, with what it has to know of the file.
+    #[inline]
+    fn settled_slot(&'static self, facts: &Facts, shared: &Shared) -> Result<&'static Slot, Error> {
+        let slot = self.pin(facts.key, shared)?;
+        if !slot.is_settled(facts.file, facts.scale) {
+            let reading = shared.reading_to_start_from();
+            let is_settled = || slot.is_settled(facts.file, facts.scale);
+            mark::reserving_unless(shared, self.relation(), is_settled, |token| {
+                slot.settle(token, facts.file, facts.scale, reading);
+            });
+        }
+        Ok(slot)
     }
 
     /// The session has taken IDs by the protocol, and need not for further ones.
     pub fn set_path(&self) {
-        if let Some(mut context) = self.context.get() {
+        if let Some(mut context) = self.contexts.issue.get() {
             context.path = match context.path.is_plain() {
                 true => Path::Plain,
                 false => Path::Other,
             };
-            self.context.set(Some(context));
+            self.contexts.issue.set(Some(context));
         }
     }
 
@@ -438,7 +485,7 @@ impl SessionGenerator {
     /// restart or relabelling of the sequence waits for us, and we wait for such a one.
     pub fn lock(&self) {
         let transaction = compat::transaction();
-        if self.locked.get() != transaction {
+        if self.noted.locked.get() != transaction {
             // SAFETY: in a transaction; a lock on an object that need not exist.
             with_top_owner(|| unsafe { pg_sys::LockRelationOid(self.relation(), LOCK_MODE) });
             self.note_lock(transaction);
@@ -446,10 +493,10 @@ impl SessionGenerator {
     }
 
     fn note_lock(&self, transaction: u32) {
-        self.locked.set(transaction);
+        self.noted.locked.set(transaction);
         // A view may have learned, before this lock, that the sequence is new.
-        if self.unsettled.take() {
-            self.facts.set(None);
+        if self.open.unsettled.take() {
+            self.known.facts.set(None);
         }
     }
 
@@ -462,15 +509,15 @@ impl SessionGenerator {
     /// role.
     pub fn lock_for(&self, any_of: u32) -> Result<(), Error> {
         let transaction = compat::transaction();
-        let is_new = self.locked.get() != transaction;
+        let is_new = self.noted.locked.get() != transaction;
         if is_new {
             let relation = self.relation();
             let may = with_top_owner(|| {
                 compat::lock_and_check(relation, LOCK_MODE, any_of, |check| {
                     // Loaded before the check, during which more changes may come in.
                     let asked = Some((compat::user(), any_of, CHANGES.get()));
-                    let may = self.checked.get() == asked || check();
-                    self.checked.set(asked.filter(|_| may));
+                    let may = self.kept.checked.get() == asked || check();
+                    self.kept.checked.set(asked.filter(|_| may));
                     may
                 })
             });
@@ -491,7 +538,7 @@ impl SessionGenerator {
                 with_top_owner(|| unsafe {
                     pg_sys::UnlockRelationOid(self.relation(), LOCK_MODE);
                 });
-                self.locked.set(0);
+                self.noted.locked.set(0);
             }
         })
     }
@@ -502,25 +549,25 @@ impl SessionGenerator {
     /// in recovery, and in parallel workers.
     pub fn describe(&self) -> Result<&'static Described, Error> {
         let transaction = compat::transaction();
-        if self.locked.get() == transaction {
+        if self.noted.locked.get() == transaction {
             return Ok(self.learn_label()?.0);
         }
         // Forgotten with the first invalidation, which comes with a lock of this or another
         // relation. One lock for each call would cost more than the call.
-        if let Some((described, _)) = self.label.get()
-            && self.described_in.get() == transaction
+        if let Some((described, _)) = self.known.label.get()
+            && self.noted.described.get() == transaction
         {
             return Ok(described);
         }
         let learned = self.with_share_lock(true, |_| Some(self.learn_label()));
         let (described, _) = learned.ok_or_else(|| error::no_such_relation(self.relation()))??;
-        self.described_in.set(transaction);
+        self.noted.described.set(transaction);
         Ok(described)
     }
 
     /// The label, and whether this is the default generator. The relation is locked.
     pub fn learn_label(&self) -> Result<(&'static Described, bool), Error> {
-        if let Some(known) = self.label.get() {
+        if let Some(known) = self.known.label.get() {
             return Ok(known);
         }
         let is_default = self.is_default();
@@ -529,7 +576,7 @@ impl SessionGenerator {
         }
         let described = self.read_label(is_default, label::of_sequence)?;
         let known = (described.unwrap_or_else(label::of_default), is_default);
-        self.label.set(Some(known));
+        self.known.label.set(Some(known));
         Ok(known)
     }
 
@@ -602,7 +649,7 @@ impl SessionGenerator {
 
     /// The latest mark that was written, if this session has pinned the slot.
     pub fn highest_mark(&self) -> Option<UnixMillis> {
-        self.pinned.get()?.1.highest()
+        self.open.pinned.get()?.1.highest()
     }
 
     /// Refuses a mark that does not lie between the bounds of the sequence.
@@ -617,16 +664,16 @@ impl SessionGenerator {
     /// The facts of the catalog, as known or read now. The relation is locked; if facts
     /// are returned, it is a generator.
     pub fn learn(&self) -> Result<Facts, Error> {
-        if let Some(facts) = self.facts.get() {
+        if let Some(facts) = self.known.facts.get() {
             return Ok(facts);
         }
         let (described, is_default) = self.learn_label()?;
         let file = catalog::file(self.relation())?;
         catalog::check_fits(self.relation())?;
         if file.created_in != 0 || file.rewritten_in != 0 {
-            self.unsettled.set(true);
+            self.open.unsettled.set(true);
         }
-        self.created_in.set(file.created_in);
+        self.open.created_in.set(file.created_in);
         let facts = Facts {
             described,
             key: SlotKey::of_generator(self.relation(), is_default),
@@ -636,8 +683,8 @@ impl SessionGenerator {
         };
         // The facts hold even if an invalidation ran meanwhile: our lock excludes
         // changes of what was read.
-        self.label.set(Some((described, is_default)));
-        self.facts.set(Some(facts));
+        self.known.label.set(Some((described, is_default)));
+        self.known.facts.set(Some(facts));
         Ok(facts)
     }
 
@@ -675,13 +722,15 @@ impl SessionGenerator {
         // together with the relation.
         let is_made_here = catalog::file(self.relation()).is_ok_and(|file| file.created_in == part);
         if !is_made_here && self.committed_layout().is_none() {
-            self.relabelled.set(Some((compat::transaction(), before)));
+            self.noted
+                .relabelled
+                .set(Some((compat::transaction(), before)));
         }
     }
 
     /// The layout before the change, if this transaction has changed the label.
     fn committed_layout(&self) -> Option<Layout> {
-        let (transaction, before) = self.relabelled.get()?;
+        let (transaction, before) = self.noted.relabelled.get()?;
         (transaction == compat::transaction()).then_some(before)
     }
 
@@ -759,29 +808,29 @@ impl SessionGenerator {
 
     /// Keeps the slot this generator's until the transaction ends.
     pub fn pin(&'static self, key: SlotKey, shared: &Shared) -> Result<&'static Slot, Error> {
-        if let Some((_, slot)) = self.pinned.get() {
+        if let Some((_, slot)) = self.open.pinned.get() {
             return Ok(slot);
         }
-        let slot = shared.pin(key, self.hint.get())?;
-        self.hint.set(Some(slot));
-        self.pinned.set(Some((key, slot)));
+        let slot = shared.pin(key, self.kept.hint.get())?;
+        self.kept.hint.set(Some(slot));
+        self.open.pinned.set(Some((key, slot)));
         PINNED.with_borrow_mut(|pinned| pinned.push(self));
         Ok(slot)
     }
 
     /// The generator whose slot this transaction has pinned.
     pub fn pinned_key(&self) -> Option<SlotKey> {
-        self.pinned.get().map(|(key, _)| key)
+        self.open.pinned.get().map(|(key, _)| key)
     }
 
     pub fn is_pinned(&self) -> bool {
-        self.pinned.get().is_some()
+        self.open.pinned.get().is_some()
     }
 
     /// Gives the slot back early, unless this session issues from it.
     pub fn unpin_unused(&self) {
-        if self.filled_in.get() != compat::transaction()
-            && let Some((_, slot)) = self.pinned.take()
+        if self.noted.filled.get() != compat::transaction()
+            && let Some((_, slot)) = self.open.pinned.take()
         {
             PINNED.with_borrow_mut(|pinned| {
                 pinned.retain(|entry| entry.relation() != self.relation())
@@ -797,22 +846,21 @@ impl SessionGenerator {
 
     /// The labels to which this entry points.
     pub fn labels(&self) -> impl Iterator<Item = &'static Described> {
-        let label = self.label.get().map(|(described, _)| described);
+        let label = self.known.label.get().map(|(described, _)| described);
         label
             .into_iter()
-            .chain(self.facts.get().map(|facts| facts.described))
+            .chain(self.known.facts.get().map(|facts| facts.described))
     }
 
     fn end(&self, committed: bool, aborted: bool) {
         self.flush_stats();
-        let unsettled = self.unsettled.take();
-        let created = self.created_in.take() != 0;
+        let unsettled = self.open.unsettled.take();
+        let created = self.open.created_in.take() != 0;
         if unsettled {
-            self.facts.set(None);
+            self.known.facts.set(None);
         }
-        self.context.set(None);
-        self.read_context.set(None);
-        if let Some((key, slot)) = self.pinned.get() {
+        self.contexts.take();
+        if let Some((key, slot)) = self.open.pinned.get() {
             if created && aborted && !key.is_default() {
                 // No generator will ever have both this OID and this past.
                 slot.abandon();
@@ -824,16 +872,15 @@ impl SessionGenerator {
 
     /// Called when a subtransaction is rolled back, with its changes to the sequence.
     fn end_part(&self, mine: pg_sys::SubTransactionId) {
-        if !self.unsettled.get() {
+        if !self.open.unsettled.get() {
             return;
         }
-        self.facts.set(None);
-        self.context.set(None);
-        self.read_context.set(None);
-        match self.pinned.get() {
-            Some((key, slot)) if self.created_in.get() == mine && !key.is_default() => {
-                self.created_in.set(0);
-                self.pinned.set(None);
+        self.known.facts.set(None);
+        self.contexts.take();
+        match self.open.pinned.get() {
+            Some((key, slot)) if self.open.created_in.get() == mine && !key.is_default() => {
+                self.open.created_in.set(0);
+                self.open.pinned.set(None);
                 slot.abandon();
                 slot.unpin();
             }
@@ -895,7 +942,10 @@ pub fn end_transaction(committed: bool, aborted: bool) {
 /// Gives all pins back.
 pub fn unpin() {
     PINNED.with_borrow_mut(|pinned| {
-        for (_, slot) in pinned.drain(..).filter_map(|entry| entry.pinned.take()) {
+        for (_, slot) in pinned
+            .drain(..)
+            .filter_map(|entry| entry.open.pinned.take())
+        {
             slot.unpin();
         }
     });
@@ -912,8 +962,11 @@ pub fn end_part(mine: pg_sys::SubTransactionId) {
 /// A subtransaction commits: its parent gets what it has created.
 pub fn hand_over(mine: pg_sys::SubTransactionId, parent: pg_sys::SubTransactionId) {
     PINNED.with_borrow(|pinned| {
-        for entry in pinned.iter().filter(|entry| entry.created_in.get() == mine) {
-            entry.created_in.set(parent);
+        for entry in pinned
+            .iter()
+            .filter(|entry| entry.open.created_in.get() == mine)
+        {
+            entry.open.created_in.set(parent);
         }
     });
 }

@@ -451,16 +451,18 @@ impl Shared {
     }
 
     /// Among the slots that this generator can have, gives up those of this database's
-    /// dropped generators; false if there are none. Without this, a role could use up
-    /// memory with generators that it moves ahead of the clock and drops.
+    /// dropped generators, and of dropped databases; false if there are none. Without this, a role
+    /// could use up memory with generators that it moves ahead of the clock and drops.
     fn abandon_dropped(&self, key: SlotKey) -> bool {
         let mut found = false;
         for slot in self.windows(key).flatten() {
             let its = SlotKey(slot.key());
             // A running transaction's new relation is not seen, but its slot is pinned.
-            let is_dropped = its.database() == key.database()
-                && !its.is_default()
-                && catalog::kind(its.relation()) == 0;
+            let is_dropped = match its.database() == key.database() {
+                true => !its.is_default() && catalog::kind(its.relation()) == 0,
+                // Nobody is in a database that is gone.
+                false => its.0 != 0 && !catalog::is_database(its.database_oid()),
+            };
             found |= is_dropped && slot.abandon_unpinned(its.0);
         }
         found

@@ -4,8 +4,9 @@
 //! Rust's UTF-8 and the database's encoding: unconverted, a name could be that of
 //! another table. And a query can be read as of now and as another user.
 //!
-//! Callers qualify and quote every name. A statement that could find an operator or a function has
-//! a path of its own, without schemas of others: [`connected`].
+//! Callers qualify and quote every name. No other file runs SQL, and each statement has a path of its
+//! own, without schemas of others: [`connected`]; but for a procedure that may commit ([`call`]), which
+//! sets its own.
 //!
 //! [`as_user`] is the only place that switches the user. What runs there may be code of
 //! that user, so it is kept apart in all that core keeps apart for REINDEX: the rights, the
@@ -18,9 +19,13 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::{IntoDatum, pg_sys};
 
+use super::compat;
 use super::encoding::{DatabaseText, from_server, to_server_exactly};
 use super::error::{self, Error};
 use super::limit::{self, Limit};
+
+/// How many rows a query hands over at a time.
+const BATCH: std::ffi::c_long = 1000;
 
 thread_local! {
     static KEPT_PLANS: RefCell<HashMap<&'static str, pg_sys::SPIPlanPtr>> = RefCell::default();
@@ -186,17 +191,29 @@ unsafe fn rows() -> Result<Vec<SpiRow>, Error> {
     }
 }
 
-/// Runs a statement that changes something, and has no expression. Event triggers of others see the
-/// session's path.
+/// Runs a statement that changes something. Event triggers of others see this path, too.
 pub fn run(statement: &str) -> Result<(), Error> {
-    let sql = in_servers_encoding(statement)?;
-    // SAFETY: in a transaction; the statement is NUL-terminated.
-    unsafe {
-        pg_sys::SPI_connect();
-        let result = succeeded(pg_sys::SPI_execute(sql, false, 0));
-        pg_sys::SPI_finish();
-        result
-    }
+    connected(|| {
+        let sql = in_servers_encoding(statement)?;
+        // SAFETY: connected; the statement is NUL-terminated.
+        succeeded(unsafe { pg_sys::SPI_execute(sql, false, 0) })
+    })
+}
+
+/// Runs a statement about a table as its owner, and returns the number of rows. A caller who is the
+/// owner runs it as usual: also deferred triggers, which a restricted operation forbids.
+pub fn run_as_owner(owner: pg_sys::Oid, statement: &CStr) -> Result<i64, Error> {
+    connected(|| {
+        // SAFETY: connected; the statement is NUL-terminated.
+        let run = || unsafe { pg_sys::SPI_execute(statement.as_ptr(), false, 0) };
+        let status = match owner == compat::user() {
+            true => run(),
+            false => as_user(owner, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
+        };
+        succeeded(status).map_err(|_| error::no_statement())?;
+        // SAFETY: a variable of this process.
+        Ok(unsafe { pg_sys::SPI_processed }.cast_signed())
+    })
 }
 
 /// Runs CALL for a procedure that is named with its schema, with parameters of any types. Such a
@@ -355,6 +372,65 @@ pub fn read_as(query: &CStr, user: pg_sys::Oid) -> Result<Option<String>, Error>
         });
         value?.ok_or_else(error::no_query)
     })
+}
+
+/// Puts the rows of such a query into a store: pairs of a bigint and a timestamptz.
+pub fn pairs_as(
+    query: &CStr,
+    user: pg_sys::Oid,
+    store: *mut pg_sys::Tuplestorestate,
+) -> Result<(), Error> {
+    let are_pairs = connected(|| {
+        // SAFETY: connected, with a snapshot.
+        let read = || unsafe { read_pairs(query.as_ptr(), store) };
+        let restrictions = pg_sys::SECURITY_RESTRICTED_OPERATION;
+        Ok(as_of_now(|| as_user(user, restrictions, read)))
+    })?;
+    match are_pairs {
+        true => Ok(()),
+        false => Err(error::no_pairs()),
+    }
+}
+
+/// Puts the rows of a query into a store, unless they are no pairs of a bigint and a
+/// timestamptz.
+///
+/// # Safety
+/// The session is connected to SPI, with a snapshot; `query` is NUL-terminated.
+unsafe fn read_pairs(query: *const c_char, store: *mut pg_sys::Tuplestorestate) -> bool {
+    // SAFETY: as the caller guarantees. A portal and a table of results are ours until they
+    // are given back, and the table has `numvals` rows.
+    unsafe {
+        let plan = pg_sys::SPI_prepare(query, 0, std::ptr::null_mut());
+        if plan.is_null() || !pg_sys::SPI_is_cursor_plan(plan) {
+            return false;
+        }
+        let no_values = std::ptr::null_mut();
+        let cursor =
+            pg_sys::SPI_cursor_open(std::ptr::null(), plan, no_values, std::ptr::null(), true);
+        let row_type = (*cursor).tupDesc;
+        let are_pairs = !row_type.is_null()
+            && (*row_type).natts == 2
+            && pg_sys::SPI_gettypeid(row_type, 1) == pg_sys::INT8OID
+            && pg_sys::SPI_gettypeid(row_type, 2) == pg_sys::TIMESTAMPTZOID;
+        loop {
+            if !are_pairs {
+                break;
+            }
+            pg_sys::SPI_cursor_fetch(cursor, true, BATCH);
+            let table = pg_sys::SPI_tuptable;
+            let count = usize::try_from(pg_sys::SPI_processed).unwrap_or(0);
+            if table.is_null() || count == 0 {
+                break;
+            }
+            for tuple in std::slice::from_raw_parts((*table).vals, count) {
+                pg_sys::tuplestore_puttuple(store, *tuple);
+            }
+            pg_sys::SPI_freetuptable(table);
+        }
+        pg_sys::SPI_cursor_close(cursor);
+        are_pairs
+    }
 }
 
 /// The first column of the first row of the query that has just run, if there is one.

@@ -172,20 +172,6 @@ pub fn has_blocks(table: pg_sys::Oid) -> bool {
     .unwrap_or(false)
 }
 
-/// The name of a relation with its schema, as SQL.
-pub fn qualified_name(relation: pg_sys::Oid) -> String {
-    // SAFETY: catalog look-ups; names that are not NULL are NUL-terminated.
-    let name = unsafe {
-        let name = pg_sys::get_rel_name(relation);
-        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
-        match name.is_null() || schema.is_null() {
-            true => None,
-            false => encoding::read(pg_sys::quote_qualified_identifier(schema, name)),
-        }
-    };
-    name.unwrap_or_else(|| relation.to_u32().to_string())
-}
-
 /// The name of a column, as SQL.
 pub fn column_name(table: pg_sys::Oid, column: i16) -> String {
     // SAFETY: a catalog look-up; a name that is not NULL is NUL-terminated.

@@ -206,7 +206,7 @@ pub fn finish() -> Result<(), Error> {
         let mut is_done = false;
         for key in keys {
             let name = key.name();
-            let sequence = keys::qualified_name(key.sequence);
+            let sequence = catalog::qualified_name(key.sequence);
             match key.obstacle(&frame, &source)? {
                 Some(why) => {
                     let named = source.as_ref().ok().and_then(Source::name);
@@ -260,7 +260,7 @@ impl Key {
     }
 
     fn table_name(&self) -> String {
-        keys::qualified_name(self.table)
+        catalog::qualified_name(self.table)
     }
 
     fn name(&self) -> String {
@@ -442,7 +442,10 @@ impl Source {
             pg_sys::superuser_arg(owner) || pg_sys::has_privs_of_role(owner_of_table, owner)
         };
         if !is_trusted {
-            let (generator, owner) = (keys::qualified_name(generator), catalog::role_name(owner));
+            let (generator, owner) = (
+                catalog::qualified_name(generator),
+                catalog::role_name(owner),
+            );
             return Some(Why::ForeignGenerator(generator, owner));
         }
         let mut schemas = vec![
@@ -455,7 +458,7 @@ impl Source {
         let schemas = schemas.into_iter().map(keys::schema_name);
         let mut missing: Vec<_> = schemas.map(|name| format!("schema {name}")).collect();
         if !catalog::has_privilege(generator, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {
-            missing.push(format!("sequence {}", keys::qualified_name(generator)));
+            missing.push(format!("sequence {}", catalog::qualified_name(generator)));
         }
         let role = catalog::role_name(compat::user());
         (!missing.is_empty()).then_some(Why::NoPrivilege(role, missing))
@@ -490,7 +493,7 @@ impl Source {
 
     /// The name of the generator, if it is not the default one.
     fn name(&self) -> Option<String> {
-        (!self.is_default).then(|| keys::qualified_name(self.entry.relation()))
+        (!self.is_default).then(|| catalog::qualified_name(self.entry.relation()))
     }
 
     /// The call, for messages.
@@ -526,14 +529,14 @@ fn warn_of_small_references(constraints: &[pg_sys::Oid], extension: pg_sys::Oid)
                 .any(|of_default| keys::issuer(extension, of_default) == Some(function));
             let refers_to = || {
                 let (table, column) = (
-                    keys::qualified_name(referred),
+                    catalog::qualified_name(referred),
                     keys::column_name(referred, key),
                 );
                 format!("{table}.{column}")
             };
             (is_small && is_ours).then(|| {
                 let (table, column) = (
-                    keys::qualified_name(table),
+                    catalog::qualified_name(table),
                     keys::column_name(table, column),
                 );
                 (table, column, type_ == pg_sys::INT2OID, refers_to())

@@ -6,7 +6,7 @@
 //! in expressions of indexes, even while a query is planned. So they run as the owner, as
 //! REINDEX does.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::{IntoDatum, PgBox, PgList, pg_sys};
 
@@ -15,31 +15,11 @@ use super::super::limit;
 use super::super::{catalog, compat, spi};
 use super::call::{Call, c_function};
 
-/// How many rows a query hands over at a time.
-const BATCH: std::ffi::c_long = 1000;
-
 // `snowflake_internal_run_as_owner(relation, statement) -> bigint`. A caller who owns the
 // table runs the statement as usual: also deferred triggers, which a restricted operation
 // forbids.
 c_function!(snowflake_internal_run_as_owner, |call| {
-    let owner = owner_of(call)?;
-    let statement = text(call);
-    // SAFETY: in a transaction; the statement is NUL-terminated. What is set here is put
-    // back below, or by the abort if the statement raises an error.
-    unsafe {
-        pg_sys::SPI_connect();
-        let run = || pg_sys::SPI_execute(statement, false, 0);
-        let status = match owner == compat::user() {
-            true => run(),
-            false => spi::as_user(owner, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
-        };
-        let rows = pg_sys::SPI_processed.cast_signed();
-        pg_sys::SPI_finish();
-        if status < 0 {
-            return Err(error::no_statement());
-        }
-        Ok(rows)
-    }
+    spi::run_as_owner(owner_of(call)?, text(call))
 });
 
 // `snowflake_internal_rows_as_owner(relation, query) -> SETOF (key bigint, at timestamptz)`.
@@ -47,64 +27,8 @@ c_function!(snowflake_internal_run_as_owner, |call| {
 c_function!(snowflake_internal_rows_as_owner, |call| {
     let owner = owner_of(call)?;
     let query = text(call);
-    let store = call.store();
-    // SAFETY: in a transaction. What is set here is put back below, or by the abort if
-    // the query raises an error.
-    let is_read = unsafe {
-        pg_sys::SPI_connect();
-        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
-        let restrictions = pg_sys::SECURITY_RESTRICTED_OPERATION;
-        let is_read = spi::as_user(owner, restrictions, || read_pairs(query, store));
-        pg_sys::PopActiveSnapshot();
-        pg_sys::SPI_finish();
-        is_read
-    };
-    match is_read {
-        true => Ok(()),
-        false => Err(error::no_pairs()),
-    }
+    spi::pairs_as(query, owner, call.store())
 });
-
-/// Puts the rows of a query into a store, unless they are no pairs of a bigint and a
-/// timestamptz.
-///
-/// # Safety
-/// The session is connected to SPI, with a snapshot; `query` is NUL-terminated.
-unsafe fn read_pairs(query: *const c_char, store: *mut pg_sys::Tuplestorestate) -> bool {
-    // SAFETY: as the caller guarantees. A portal and a table of results are ours until they
-    // are given back, and the table has `numvals` rows.
-    unsafe {
-        let plan = pg_sys::SPI_prepare(query, 0, std::ptr::null_mut());
-        if plan.is_null() || !pg_sys::SPI_is_cursor_plan(plan) {
-            return false;
-        }
-        let no_values = std::ptr::null_mut();
-        let cursor =
-            pg_sys::SPI_cursor_open(std::ptr::null(), plan, no_values, std::ptr::null(), true);
-        let row_type = (*cursor).tupDesc;
-        let are_pairs = !row_type.is_null()
-            && (*row_type).natts == 2
-            && pg_sys::SPI_gettypeid(row_type, 1) == pg_sys::INT8OID
-            && pg_sys::SPI_gettypeid(row_type, 2) == pg_sys::TIMESTAMPTZOID;
-        loop {
-            if !are_pairs {
-                break;
-            }
-            pg_sys::SPI_cursor_fetch(cursor, true, BATCH);
-            let table = pg_sys::SPI_tuptable;
-            let count = usize::try_from(pg_sys::SPI_processed).unwrap_or(0);
-            if table.is_null() || count == 0 {
-                break;
-            }
-            for tuple in std::slice::from_raw_parts((*table).vals, count) {
-                pg_sys::tuplestore_puttuple(store, *tuple);
-            }
-            pg_sys::SPI_freetuptable(table);
-        }
-        pg_sys::SPI_cursor_close(cursor);
-        are_pairs
-    }
-}
 
 // `snowflake_internal_index_expression(index, place, names) -> text`. PostgreSQL writes the
 // expression as for an alias of the table with these names of columns, which come from the
@@ -234,7 +158,10 @@ fn owner_of(call: &Call) -> Result<pg_sys::Oid, Error> {
 }
 
 /// The second argument, as a text that ends with NUL.
-fn text(call: &Call) -> *const c_char {
-    // SAFETY: declared as text; the copy is NUL-terminated.
-    unsafe { pg_sys::text_to_cstring(call.measured(1, &limit::QUERY).cast_mut_ptr()) }
+fn text(call: &Call) -> &CStr {
+    // SAFETY: declared as text; the copy is NUL-terminated, and lives as long as the call.
+    unsafe {
+        let text = pg_sys::text_to_cstring(call.measured(1, &limit::QUERY).cast_mut_ptr());
+        CStr::from_ptr(text)
+    }
 }

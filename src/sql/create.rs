@@ -147,7 +147,7 @@ c_function!(snowflake_alter_generator, |call| {
     unsafe { pg_sys::LockRelationOid(relation, pg_sys::ShareUpdateExclusiveLock.cast_signed()) };
     let text = entry.read_label(entry.is_default(), |relation| Ok(label::text_of(relation)))?;
     let (label, _) = changed(call, text.as_deref().unwrap_or_default(), 1)?;
-    set_label(&catalog::relation_name(relation), &label)
+    set_label(&catalog::qualified_name(relation), &label)
 });
 
 fn set_label(sequence: &str, label: &str) -> Result<(), Error> {

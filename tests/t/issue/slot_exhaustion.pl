@@ -12,7 +12,8 @@ use Snowflake;
 my $places = 8;
 my $many = 3 * $places;
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = $places");
+# The tables of slots are files.
+$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = $places\ndynamic_shared_memory_type = mmap");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 for my $database ('postgres', 'other')
@@ -112,6 +113,24 @@ for my $way (sort keys %way)
 	$alice->quit;
 	is(refused(), 0, "$way: and when she is gone");
 }
+
+# A role makes databases, with generators that it moves ahead of the clock, and drops them: their
+# slots serve again, and no table is added.
+restart();
+$node->safe_psql('postgres', 'ALTER ROLE alice CREATEDB');
+sub tables { my @files = glob $node->data_dir . '/pg_dynshmem/mmap.*'; return scalar @files; }
+my @tables;
+for my $n (1 .. 6)
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE gone', extra_params => [ '-U', 'alice' ]);
+	$node->safe_psql('gone', qq{CREATE EXTENSION snowflake_id; SELECT snowflake_advance('snowflake_default', now() + interval '11 h');
+		SELECT count(snowflake_advance(snowflake_create_generator('g' || n, 'preset=default'), now() + interval '11 h')) FROM generate_series(1, 150) AS n}, extra_params => [ '-U', 'alice' ]);
+	$node->safe_psql('postgres', 'DROP DATABASE gone', extra_params => [ '-U', 'alice' ]);
+	push @tables, tables();
+}
+cmp_ok($tables[1], '>', 0, 'so many generators need tables');
+is($tables[-1], $tables[1], "and those of later databases take their places: @tables");
+is(refused(), 0, 'all others get IDs');
 
 # The marks of restarted and used generators are rolled back, under the default
 # settings, for more generators than there are slots.

@@ -146,6 +146,23 @@ is(sql($node, 'SELECT snowflake_advance_all()'), 1, 'a prepared transaction: not
 is(value_of($node, 'g', 'held_by, held_by_prepared'), '|{"left over"}', 'the view names it');
 set_clock($node, 15);
 like(value_of($node, 'g', 'problem'), qr/open transactions keep moves out/, 'and says so when it is late');
+# A role that keeps many sequences locked, which sort first, does not stop a scheduler with rights over it: neither for its own
+# generators, nor for those of a third role.
+my $root = $node->safe_psql('postgres', 'SELECT current_user');
+$node->safe_psql('shop', q{CREATE ROLE rival LOGIN; CREATE SCHEMA aaa AUTHORIZATION rival; CREATE SCHEMA zzz; SELECT snowflake_sql.snowflake_create_generator('zzz.mine', 9); CREATE ROLE third;
+	CREATE SCHEMA yyy AUTHORIZATION third; GRANT USAGE ON SCHEMA snowflake_sql TO rival, third; SET ROLE third; SELECT snowflake_sql.snowflake_create_generator('yyy.theirs', 9)});
+$node->safe_psql('shop', q{SELECT count(snowflake_sql.snowflake_create_generator('aaa.s' || n, 9)) FROM generate_series(1, 100) AS n}, extra_params => [ '-U', 'rival' ]);
+my $rival = $node->background_psql('shop', extra_params => [ '-U', 'rival' ]);
+$rival->query_safe(q{BEGIN; SELECT nextval('aaa.s' || n) FROM generate_series(1, 100) AS n});
+set_clock($node, 25);
+my $moved = q{SELECT string_agg((snowflake_sql.snowflake_timestamp(nextval(g)) > clock_timestamp() - interval '3 s')::text, ' ') FROM unnest('{zzz.mine,yyy.theirs}'::text[]) AS g};
+is($node->safe_psql('shop', $moved), 'false false', 'two generators are late');
+$node->psql('shop', q{SET statement_timeout = '1s'; SELECT snowflake_sql.snowflake_advance_all()}, extra_params => [ '-U', $root ]);
+is($node->safe_psql('shop', $moved), 'true true', 'and moved, though a role has locked 100 that come before them');
+$rival->query_safe('ROLLBACK');
+$rival->quit;
+$node->safe_psql('shop', 'DROP SCHEMA aaa, yyy, zzz CASCADE; DROP OWNED BY rival, third; DROP ROLE rival, third');
+
 sql($node, 'GRANT SELECT ON SEQUENCE g TO app');
 like(value_of($node, 'g', 'problem', role => 'app'), qr/open transactions keep moves out/, 'to other roles, too');
 $holder->query_safe(q{COMMIT PREPARED 'left over'});

@@ -11,6 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Registry;
+use Pages;
 use Snowflake;
 
 my $node = new_node('main', 7);
@@ -177,6 +178,22 @@ for my $query (slurp_file("$FindBin::RealBin/../../../docs/monitoring/queries.ya
 	is($err, '', 'a query of the exporter');
 	is(hits($from), '', 'runs nothing of others');
 }
+
+# So does what the pages give to administrators. Some statements are for other servers or roles, and fail here.
+my ($given, $worked) = (0, 0);
+for my $page (qw(install monitoring operations patroni several-servers upgrade worker-ids))
+{
+	for my $block (grep { $_->{language} eq 'sql' } blocks(slurp_file("$FindBin::RealBin/../../../docs/$page.md")))
+	{
+		my $from = -s $node->logfile;
+		my $err;
+		$node->psql('shop', "SET search_path = pg_catalog, public, better;\n$block->{text}", stderr => \$err);
+		$given++;
+		$worked++ if $err !~ /ERROR/;
+		is(hits($from), '', "docs/$page.md: $block->{text}");
+	}
+}
+cmp_ok($worked, '>', 10, "$worked of $given statements of the pages work");
 
 # A conversion while the table is in use, with each of its steps.
 my %stepped;
