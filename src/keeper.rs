@@ -224,19 +224,18 @@ impl Keeper {
 
     /// SIGTERM has come: the server stops, or somebody has ended this process.
     fn end(&mut self) -> ! {
-        let code = match (self.server.take(), is_stopping()) {
-            (Some(line), true) => {
-                line.end(self.shared, End::Stop, Instant::now() + RELEASE_WAIT);
-                1
-            }
-            // PostgreSQL does not start another keeper after this code, and logs nothing.
-            (None, true) => 0,
-            (_, false) => 1,
-        };
+        let is_stopping = is_stopping();
         let deadline = Instant::now() + RELEASE_WAIT;
-        for line in self.generators.drain(..).filter(|_| is_stopping()) {
+        let server = self.server.take().filter(|_| is_stopping);
+        if let Some(line) = server {
             line.end(self.shared, End::Stop, deadline);
         }
+        let deadline = Instant::now() + RELEASE_WAIT;
+        for line in self.generators.drain(..).filter(|_| is_stopping) {
+            line.end(self.shared, End::Stop, deadline);
+        }
+        // After 0, PostgreSQL starts no other keeper, and logs nothing.
+        let code = i32::from(!is_stopping);
         compat::exit(code)
     }
 }
