@@ -124,10 +124,12 @@ fn extension_of(class: pg_sys::Oid, object: pg_sys::Oid) -> Option<pg_sys::Oid> 
 
 /// Locks an extension as its object, for the transaction or for the session.
 fn lock(extension: pg_sys::Oid, until: Until) -> pg_sys::LOCKTAG {
-    // SAFETY: a variable of this process. What follows is one byte, as the type has it.
+    // SAFETY: a variable of this process.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    // What says the type has one byte.
     #[allow(clippy::cast_possible_truncation)]
     let mut tag = pg_sys::LOCKTAG {
-        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field1: database.to_u32(),
         locktag_field2: pg_sys::ExtensionRelationId.to_u32(),
         locktag_field3: extension.to_u32(),
         locktag_field4: 0,

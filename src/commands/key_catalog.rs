@@ -87,40 +87,46 @@ fn constraint(oid: pg_sys::Oid) -> Option<pg_sys::FormData_pg_constraint> {
     unsafe { catalog::row(pg_sys::SysCacheIdentifier::CONSTROID, oid) }
 }
 
+/// The condition that a column of a catalog equals a value, by this function.
+fn equal(column: u32, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    let column = i16::try_from(column).unwrap_or_default();
+    let strategy = u16::try_from(pg_sys::BTEqualStrategyNumber).unwrap_or_default();
+    // SAFETY: fills the key in.
+    unsafe { pg_sys::ScanKeyInit(&raw mut key, column, strategy, function.into(), value) };
+    key
+}
+
 /// What depends on an object, or on one column of it.
 pub fn dependents(class: pg_sys::Oid, object: pg_sys::Oid, column: Option<i16>) -> Vec<Dependent> {
     let mut found = Vec::new();
-    let equal = pg_sys::BTEqualStrategyNumber as u16;
     let lock = pg_sys::AccessShareLock.cast_signed();
-    // SAFETY: in a transaction; there are as many keys as are counted, and rows of pg_depend are
-    // of this form.
-    unsafe {
-        let mut keys = [pg_sys::ScanKeyData::default(); 3];
-        let mut count = 0;
-        let mut key = |number: u32, function: u32, value: pg_sys::Datum| {
-            let key: *mut pg_sys::ScanKeyData = &raw mut keys[count];
-            pg_sys::ScanKeyInit(key, number as i16, equal, function.into(), value);
-            count += 1;
-        };
-        key(
+    let on_object = [
+        equal(
             pg_sys::Anum_pg_depend_refclassid,
             pg_sys::F_OIDEQ,
             class.into(),
-        );
-        key(
+        ),
+        equal(
             pg_sys::Anum_pg_depend_refobjid,
             pg_sys::F_OIDEQ,
             object.into(),
-        );
-        if let Some(column) = column {
-            let column = i32::from(column).into();
-            key(pg_sys::Anum_pg_depend_refobjsubid, pg_sys::F_INT4EQ, column);
-        }
+        ),
+    ];
+    let on_column = column.map(|column| {
+        let column = i32::from(column).into();
+        equal(pg_sys::Anum_pg_depend_refobjsubid, pg_sys::F_INT4EQ, column)
+    });
+    let mut keys: Vec<_> = on_object.into_iter().chain(on_column).collect();
+    let count = i32::try_from(keys.len()).unwrap_or(0);
+    // SAFETY: in a transaction; there are as many keys as are counted, and rows of pg_depend are
+    // of this form.
+    unsafe {
         let catalog = pg_sys::table_open(pg_sys::DependRelationId, lock);
         let now = std::ptr::null_mut();
         let index = pg_sys::DependReferenceIndexId.into();
-        let scan =
-            pg_sys::systable_beginscan(catalog, index, true, now, count as i32, keys.as_mut_ptr());
+        let keys = keys.as_mut_ptr();
+        let scan = pg_sys::systable_beginscan(catalog, index, true, now, count, keys);
         loop {
             let tuple = pg_sys::systable_getnext(scan);
             if tuple.is_null() {
@@ -219,7 +225,7 @@ pub fn issuer(extension: pg_sys::Oid, of_default: bool) -> Option<pg_sys::Oid> {
         let name = c"snowflake_nextval".as_ptr();
         pg_sys::GetSysCacheOid(
             cache,
-            pg_sys::Anum_pg_proc_oid as i16,
+            i16::try_from(pg_sys::Anum_pg_proc_oid).unwrap_or_default(),
             pg_sys::Datum::from(name),
             pg_sys::Datum::from(arguments),
             schema.into(),

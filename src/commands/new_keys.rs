@@ -75,8 +75,10 @@ unsafe extern "C-unwind" fn on_object(
         note(class, object);
     }
     // SAFETY: PostgreSQL's arguments, passed on unchanged.
-    if let Some(next) = unsafe { PREVIOUS } {
-        unsafe { next(access, class, object, part, argument) };
+    unsafe {
+        if let Some(next) = PREVIOUS {
+            next(access, class, object, part, argument);
+        }
     }
 }
 

@@ -75,6 +75,16 @@ for my $how ([ 'public', '' ], [ 'public', 'keeper' ], [ '"My IDs"', '' ])
 		are_made_alike($name, $expected, "$source to $target in $schema" . ($owner ? " by $owner" : ''));
 	}
 }
+# A transaction that keeps the extension from being dropped does not hold an update back.
+{
+	my $name = make_database('held' . $number++, "CREATE EXTENSION snowflake_id VERSION '$this'");
+	my $holder = session($node, undef, $name);
+	$holder->query_safe('BEGIN; SELECT count(*) FROM snowflake_status()');
+	is((error_of($node, "SET lock_timeout = '100ms'; DROP EXTENSION snowflake_id", $name))[0], '55P03', 'a drop waits');
+	is((error_of($node, "SET lock_timeout = '100ms'; ALTER EXTENSION snowflake_id UPDATE", $name))[0], '', 'an update does not');
+	is(error_in($holder, 'SELECT count(*) FROM snowflake_status(); COMMIT'), '', 'and the transaction goes on');
+	$holder->quit;
+}
 # Both extensions have the same version.
 my ($refused, $reason) = error_of($node, "CREATE EXTENSION snowflake_id_convert VERSION '$next'", 'made0');
 is($refused, '55000', 'snowflake_id_convert of another version is refused');
