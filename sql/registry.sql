@@ -224,7 +224,7 @@ COMMENT ON COLUMN _snowflake.used.now IS 'this column and the others: as in _sno
 CREATE FUNCTION _snowflake.workers(of_pool jsonb, namespaces text[], leases jsonb[], live boolean[], now bigint)
     RETURNS TABLE (pool text, worker_id integer, state text, host text, address text, port integer, data_directory text,
         system_identifier numeric, since timestamptz, leased_until timestamptz, bound timestamptz, token text,
-        contested_by text, contested_since timestamptz, contested_last timestamptz, role text)
+        role text)
     LANGUAGE sql STABLE PARALLEL SAFE ROWS 100
 BEGIN ATOMIC
     SELECT of_pool ->> 'name', i.worker_id,
@@ -239,17 +239,10 @@ BEGIN ATOMIC
         e.lease #>> '{holder,data_directory}', (e.lease #> '{holder,identity,system}')::numeric,
         _snowflake.instant((e.lease -> 'since')::bigint), _snowflake.instant((e.lease -> 'leased_until')::bigint),
         _snowflake.instant((e.lease -> 'bound')::bigint), (e.lease ->> 'counter') || '-' || left(e.lease ->> 'nonce', 8),
-        CASE WHEN c.is_heard THEN format('%s%s, port %s, data directory "%s"', e.lease #>> '{contender,by,host}',
-            ' (' || nullif(e.lease #>> '{contender,by,address}', '') || ')', e.lease #>> '{contender,by,port}',
-            e.lease #>> '{contender,by,data_directory}') END,
-        CASE WHEN c.is_heard THEN _snowflake.instant((e.lease #>> '{contender,since}')::bigint) END,
-        CASE WHEN c.is_heard THEN _snowflake.instant((e.lease #>> '{contender,latest}')::bigint) END,
         nullif(e.lease #>> '{holder,identity,role}', '')
     FROM unnest(namespaces, leases, live) AS e (namespace, lease, is_live)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'worker')::integer) AS i (worker_id)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'released')::boolean) AS r (is_released)
-    CROSS JOIN LATERAL (SELECT NOT r.is_released AND (e.lease #>> '{contender,latest}')::bigint
-        >= now - 2 * (least((of_pool -> 'lease')::bigint, 30000) + (of_pool -> 'hold')::bigint)) AS c (is_heard)
     WHERE e.namespace = of_pool ->> 'namespace'
         AND i.worker_id >= (of_pool #> '{ids,start}')::bigint AND i.worker_id < (of_pool #> '{ids,end}')::bigint;
 END;
@@ -283,14 +276,6 @@ COMMENT ON COLUMN snowflake_workers.bound IS
     'no ID of this instant or later has been issued with this worker ID; by the clock of the holder';
 COMMENT ON COLUMN snowflake_workers.token IS
     'tells the leases of a worker ID apart: how many there were, and the beginning of the holder''s random number';
-COMMENT ON COLUMN snowflake_workers.contested_by IS
-    'another server that has this worker ID set, asks for it, and is refused, since the holder has it: '
-    'its host name, address, port and data directory; several servers take turns here; '
-    'NULL if none has asked lately: for twice the time after which a silent holder loses its worker ID';
-COMMENT ON COLUMN snowflake_workers.contested_since IS
-    'since when the registry has noted that server without a break; it may have asked before';
-COMMENT ON COLUMN snowflake_workers.contested_last IS
-    'when it has asked last, exact to 10 s';
 COMMENT ON COLUMN snowflake_workers.role IS
     'the role as which the holder got the worker ID; only this role renews or returns the lease';
 

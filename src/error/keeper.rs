@@ -9,7 +9,6 @@ use super::super::time::display;
 use super::{Code, Error, invalid, joined, not_ready};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
-use snowflake_core::lease::contender::Contender;
 use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, LeaseError, LeaseFailure};
 use snowflake_core::lease::{
     Cause, Fence, FloorCause, Named, RegistryError, RegistryMillis, Terms,
@@ -378,28 +377,6 @@ impl LeaseTexts {
              next start of the server, if the machine is not booted in between.",
             self.who()
         ))
-    }
-
-    /// Another server claims the worker ID that this one has. `is_fixed`: this one claims it
-    /// too; else it leases any one.
-    pub fn contested(&self, worker: WorkerId, contender: &Contender, is_fixed: bool) -> Error {
-        let set = "Set a different \"snowflake_id.worker_id\" on that server";
-        let hint = if is_fixed {
-            format!("{set}, or stop it.")
-        } else {
-            format!(
-                "{set}, and give servers whose worker ID is set a pool of their own: this server \
-                 leases any worker ID of pool \"{}\".",
-                self.pool
-            )
-        };
-        warned(format!("another server claims worker ID {}", worker.get()))
-            .detail(format!(
-                "The registry refuses it to {}, at least since {}. This server continues.",
-                named(&contender.by),
-                at(contender.since)
-            ))
-            .hint(hint)
     }
 
     /// Somebody has copied the running server.

@@ -51,7 +51,6 @@ use super::super::{guc, os_clock, server_key, start_file};
 use super::target::Target;
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
-use snowflake_core::lease::contender::Contenders;
 use snowflake_core::lease::node::{
     Change, FloorPolicy, HeldLease, LeaseError, LeaseFailure, Next, Node, NodeInput,
 };
@@ -129,8 +128,6 @@ pub struct Lease {
     /// The latest instant that a caller needs, until the bound is past it, or no session
     /// tells it again.
     needed: Option<Needed>,
-    /// Who else claims the server's worker ID. Another keeper tells of them anew.
-    contenders: Contenders,
 }
 
 /// A worker ID on its way back.
@@ -175,7 +172,6 @@ impl Lease {
             node: node.reaching(floor_policy),
             candidate: None,
             needed: None,
-            contenders: Contenders::default(),
         };
         if let Some(key) = generator.filter(|_| !is_resumed) {
             let _ = shared.with_slot(key, Slot::start_rotations_at_mark);
@@ -467,9 +463,6 @@ impl Lease {
             shared.with_lease(self.slot, |_, state| state.shown.waits_since = waits_since);
         }
         self.log_change(change, unclaimed, now);
-        if let Some(reply) = reply {
-            self.tell_of_contender(change, reply);
-        }
         if *change == Change::Copied {
             let _ = self.close(shared);
             shared.with_lease(self.slot, |_, state| state.link = None);
@@ -503,23 +496,6 @@ impl Lease {
                 warning.warning();
             }
             Change::Copied => texts.copied().warning(),
-        }
-    }
-
-    /// Tells the log who else claims the server's worker ID, once.
-    fn tell_of_contender(&mut self, change: &Change, reply: &Reply) {
-        if matches!(change, Change::Acquired { .. }) {
-            self.contenders = Contenders::default();
-        }
-        if let Answer::Renewed { contender, .. } = &reply.answer
-            && let Some(contender) = contender
-            && let (Some(right), Some(terms)) = (self.node.right(), self.node.terms())
-            && self.generator.is_none()
-            && self.contenders.note(contender, terms)
-        {
-            let is_fixed = guc::worker_id().is_some();
-            let texts = &self.texts;
-            texts.contested(right.worker, contender, is_fixed).warning();
         }
     }
 

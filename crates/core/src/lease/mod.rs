@@ -55,7 +55,6 @@
 //!   [`Pool::default_at`], or left out worker IDs that others use, and no administrator has
 //!   made that pool anew.
 
-pub mod contender;
 pub mod etcd;
 mod hex;
 pub mod node;
@@ -68,7 +67,6 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use self::contender::Contender;
 pub use self::role::Role;
 use self::seal::Seal;
 use self::state::Lengths;
@@ -487,8 +485,6 @@ pub struct Row {
     pub clock: UnixMillis,
     /// The counter of the era in which the row was last granted or renewed.
     pub era: u64,
-    /// A server that has claimed the worker ID since the grant, and was refused.
-    pub contender: Option<Box<Contender>>,
 }
 
 /// A request of a node. One that was sent once can arrive late, twice, or never.
@@ -601,9 +597,6 @@ pub enum Answer {
         until: RegistryMillis,
         /// When to renew next, from the request on.
         again: Millis,
-        /// The row's contender.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        contender: Option<Box<Contender>>,
     },
     /// The worker ID is free.
     Released,

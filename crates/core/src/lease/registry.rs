@@ -56,14 +56,12 @@
 //! 11. **Back in time.** A generator that leases worker IDs of its own says how late the
 //!     floor may be. It gets a worker ID whose floor is not later, in the order of rule 4,
 //!     or none. What it had before goes to the tail when it is released.
-//! 12. **Contenders.** A row tells its holder who else claims the worker ID, until the
-//!     next grant: see [`contender`](super::contender). That decides nothing.
-//! 13. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
+//! 12. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
 //!     the identity that took a lease renews or returns it.
-//! 14. **What a node remembers** counts from any node, but only with the right [`seal`](super::seal).
+//! 13. **What a node remembers** counts from any node, but only with the right [`seal`](super::seal).
 //!     A node with another one is refused once. It is told what to remember from then on, and
 //!     gives up what it had. See `State::listen`.
-//! 15. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
+//! 14. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
 //!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
 //! # The token that nobody knows
@@ -90,7 +88,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::contender::Contender;
 use super::node::FLOOR_LIMIT;
 use super::seal::{Seal, Token};
 use super::state::{DAY, Loss, RegistryInput, Start, State};
@@ -830,7 +827,6 @@ impl Desk<'_> {
             bound: row.bound,
             until: row.leased_until,
             again: self.again_after(),
-            contender: Contender::of(row, self.pool, self.input.now),
         }
     }
 
@@ -937,7 +933,7 @@ impl Desk<'_> {
             return refused;
         }
         let chosen = match fixed {
-            Some(worker) => self.choose_fixed(state, rows, worker, own.pop()),
+            Some(worker) => self.choose_fixed(state, worker, own.pop()),
             None => self.choose(state, rows, own, last, latest),
         };
         match chosen {
@@ -977,7 +973,6 @@ impl Desk<'_> {
     fn choose_fixed(
         &self,
         state: &State,
-        rows: &mut Draft<impl Rows>,
         worker: WorkerId,
         row: Option<Row>,
     ) -> Result<StoredRow, RegistryError> {
@@ -996,23 +991,12 @@ impl Desk<'_> {
                 Ok(unused)
             }
             (Some(row), None) if self.is_free(state, &row) => Err(self.rest(state, &row)),
-            (Some(row), None) => {
-                let refused = RegistryError::Held {
-                    worker,
-                    since: row.since,
-                    retry: self.retry(state, &row),
-                    by: Box::new(Named::from(&row.holder)),
-                };
-                let asker = Named::from(&self.request.asker);
-                // One whose lease was revoked asks for its own.
-                if row.nonce != self.request.nonce
-                    && let Some(contender) = Contender::noted(&row, asker, self.pool, now)
-                {
-                    let contender = Some(Box::new(contender));
-                    rows.put(Row { contender, ..row });
-                }
-                Err(refused)
-            }
+            (Some(row), None) => Err(RegistryError::Held {
+                worker,
+                since: row.since,
+                retry: self.retry(state, &row),
+                by: Box::new(Named::from(&row.holder)),
+            }),
         }
     }
 
@@ -1191,7 +1175,6 @@ impl Desk<'_> {
             number: request.number,
             clock: request.clock,
             era: state.era.counter,
-            contender: None,
         };
         let system = stored
             .system

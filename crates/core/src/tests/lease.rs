@@ -18,12 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::contender::Contenders;
 use super::super::lease::node::{Change, Next, Node, NodeInput};
 use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
-    Answer, Ask, Holder, Memory, Named, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply,
-    Request, Role, Row, ServerKey, seal::SealKey,
+    Answer, Ask, Holder, Memory, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply, Request,
+    Role, Row, ServerKey, seal::SealKey,
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
@@ -112,10 +111,6 @@ pub struct Server {
     /// Kept over restarts, if the world's hosts keep it.
     pub memory: Option<Memory>,
     pub node: Node,
-    /// Who else claims its worker ID.
-    contenders: Contenders,
-    /// The contenders of whom its log tells, in turn.
-    pub told_of: Vec<Named>,
     /// The right that the sessions see: generation, worker ID, bound.
     stamp: Option<(u64, WorkerId, i64)>,
     /// The first tick that was not used.
@@ -412,8 +407,6 @@ impl World {
             mark: 0,
             memory: None,
             node,
-            contenders: Contenders::default(),
-            told_of: Vec::new(),
             stamp: None,
             cursor: None,
             start: 0,
@@ -456,12 +449,7 @@ impl World {
         let (now, hosts) = (self.now, self.servers[from].hosts);
         let registry = &mut self.registries[registry];
         let before = registry.disk.clone();
-        let unaware = lease_claims::unaware(registry);
         let reply = registry.handle(request, now, hosts);
-        if let Some(mut unaware) = unaware {
-            let other = unaware.handle(request, now, hosts);
-            lease_claims::differ_in_contenders((&*registry, &reply), (&unaware, &other));
-        }
         lease_claims::an_old_token_changes_nothing(&before, &registry.disk, request);
         if registry.disk != before {
             registry.copies.push(before);
@@ -488,12 +476,6 @@ impl World {
         }
         let change = host.node.on_reply(reply, &node_input);
         host.memory = host.node.memory();
-        if let (Answer::Renewed { contender, .. }, Some(terms)) = (&reply.answer, host.node.terms())
-            && let Some(contender) = contender
-            && host.contenders.note(contender, terms)
-        {
-            host.told_of.push(contender.by.clone());
-        }
         let is_renewed = matches!(reply.answer, Answer::Renewed { .. });
         if is_renewed && host.node.has_surplus(&node_input) {
             self.say(|| format!("server {server} returns its lead"));
@@ -503,10 +485,7 @@ impl World {
         }
         let name = match change {
             Change::Nothing => return,
-            Change::Acquired { .. } => {
-                host.contenders = Contenders::default();
-                "acquired"
-            }
+            Change::Acquired { .. } => "acquired",
             Change::Resumed(_) => "resumed",
             Change::Lost(_) => "lost",
             Change::Failed(_) => "troubled",
@@ -635,7 +614,6 @@ impl World {
         (host.stamp, host.cursor, host.session) = (None, None, None);
         (host.start, host.line) = (0, 0);
         host.node = node;
-        host.contenders = Contenders::default();
         self.say(|| {
             format!(
                 "server {server} crashes{}",

@@ -189,12 +189,7 @@ macro_rules! claims {
 }
 
 claims! {
-    told_once a_holder_is_told_once_who_else_claims_its_worker_id;
-    told_of_each a_holder_is_told_once_of_each_server_that_claims_its_worker_id;
-    gone_away a_holder_is_not_told_of_a_contender_that_has_gone_away;
     names a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now;
-    leased a_server_that_leases_is_told_who_claims_its_worker_id;
-    contends_not a_server_that_leases_contends_with_nobody;
     reached a_grant_tells_what_the_system_has_reached;
 }
 
@@ -337,7 +332,6 @@ fn a_claim_that_is_refused_prolongs_no_lease() {
     etcd.begin_anew(&newest.disk.1, now);
     world.pass(12 * SECOND);
     assert!(matches!(refusal(&mut world, 1), RegistryError::Held { .. }));
-    assert!(world.row(0).contender.is_some());
     assert_eq!(world.row(0).leased_until, row.leased_until);
     let noted = world.newest().disk.clone();
     assert!(world.until_issues(1, 10).is_some());
