@@ -163,6 +163,21 @@ for my $command ('CREATE TABLE public.looked_at (id bigserial PRIMARY KEY)', 'CR
 is(key('public.looked_at') . key('looked_at_too.t'), 'snowflake_nextval()snowflake_nextval()', 'the tables have IDs');
 like(sql(q{SELECT default_was FROM public.seen WHERE tag = 'CREATE TABLE'}), qr/^nextval/, 'and the trigger saw the sequence');
 sql('DROP EVENT TRIGGER look; DROP TABLE public.seen');
+# Before a command, and where something is dropped, PostgreSQL collects commands of triggers.
+for my $event ('ddl_command_start', 'sql_drop')
+{
+	sql("CREATE TABLE to_drop (id int);
+		CREATE FUNCTION public.at_$event() RETURNS event_trigger LANGUAGE plpgsql SET search_path = public AS \$\$
+		BEGIN
+			IF to_regclass('of_$event') IS NULL THEN
+				CREATE TABLE of_$event (id bigserial PRIMARY KEY);
+			END IF;
+		END \$\$;
+		CREATE EVENT TRIGGER at_$event ON $event EXECUTE FUNCTION at_$event()");
+	is((as($root, 'SET snowflake_id.new_keys = on; DROP TABLE to_drop'))[0], '', "a table that is made at $event");
+	is(key("of_$event"), 'snowflake_nextval()', 'has IDs');
+	sql("DROP EVENT TRIGGER at_$event");
+}
 # After a command that fails, others are noted as before.
 is((as($root, "SET snowflake_id.new_keys = on;\n\\set ON_ERROR_STOP 0\nCREATE TABLE failed (id bigserial PRIMARY KEY, nothing nonsense);\nCREATE TABLE after_failed (id bigserial PRIMARY KEY);"))[0], '42704', 'a command that fails');
 is(key('after_failed'), 'snowflake_nextval()', 'and one after it');
