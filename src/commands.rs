@@ -18,7 +18,7 @@
 //! after it. A database without the extension has no generators. There, the price is one test per
 //! command.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int, c_void};
 
 use pgrx::pg_sys;
 
@@ -31,10 +31,11 @@ mod unlogged;
 use super::error::Error;
 #[cfg(feature = "pg19")]
 use super::subscription;
-use super::{catalog, compat, report, session, shmem};
+use super::{catalog, compat, guard, report, session, shmem};
 use restart::SavedMark;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
+static mut PREVIOUS_OBJECT: pg_sys::object_access_hook_type = None;
 
 /// Hooks into the commands. Called only in the postmaster, while it preloads: without
 /// shared memory no mark is ever raised.
@@ -45,7 +46,41 @@ pub fn register() {
         PREVIOUS = pg_sys::ProcessUtility_hook;
         pg_sys::ProcessUtility_hook = Some(on_utility);
     }
-    new_keys::register();
+}
+
+/// Hooks into what happens to objects: also in a session that loads the library by itself.
+pub fn watch_objects() {
+    // SAFETY: one thread; hooks are chained as PostgreSQL documents it.
+    unsafe {
+        PREVIOUS_OBJECT = pg_sys::object_access_hook;
+        pg_sys::object_access_hook = Some(on_object);
+    }
+}
+
+/// Called for what happens to objects. The next hook may raise an error, which passes through this
+/// frame, as in [`on_utility`].
+unsafe extern "C-unwind" fn on_object(
+    access: pg_sys::ObjectAccessType::Type,
+    class: pg_sys::Oid,
+    object: pg_sys::Oid,
+    part: c_int,
+    argument: *mut c_void,
+) {
+    use pg_sys::ObjectAccessType::{OAT_DROP, OAT_POST_CREATE};
+    match access {
+        OAT_POST_CREATE => new_keys::note(class, object, part),
+        OAT_DROP if class == pg_sys::ExtensionRelationId => {
+            // SAFETY: a call from PostgreSQL, with nothing to drop.
+            unsafe { report::guard(|| guard::check_drop(object)) };
+        }
+        _ => {}
+    }
+    // SAFETY: PostgreSQL's arguments, passed on unchanged.
+    unsafe {
+        if let Some(next) = PREVIOUS_OBJECT {
+            next(access, class, object, part, argument);
+        }
+    }
 }
 
 /// Called for every command that is no query. Unlike other callbacks, this one has no

@@ -123,6 +123,17 @@ pub fn guc_malloc(size: usize) -> *mut c_void {
     }
 }
 
+/// Whether this session has a lock in exactly this mode.
+pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: looks into this process's own table.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::LockHeldByMe(tag, mode);
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return pg_sys::LockHeldByMe(tag, mode, false);
+    }
+}
+
 /// Whether the user in force has USAGE on a schema.
 pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
     // 32 bits in 15, 64 since.

@@ -18,6 +18,11 @@
 //!
 //! The order matters: what was looked at before the lock may be another object since.
 //!
+//! A lock is against other sessions. What the call runs as the owner of a table, in a condition or in an
+//! expression, runs in this one, and the owner may drop the extension there, too. So while this
+//! session has the lock, code of another role than the session's drops no extension of ours:
+//! [`check_drop`].
+//!
 //! The lock lasts until the transaction ends; for a procedure that commits, for its whole call. A
 //! standby replays only locks of relations: there, the guard locks a table of each schema
 //! too, so that the replay of a drop waits for the transaction, or cancels it.
@@ -35,9 +40,9 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::catalog;
 use super::error::{self, Error};
 use super::spi::{self, SpiRow};
+use super::{catalog, compat};
 
 /// The extensions, each with its schema and a table in it.
 const EXTENSIONS: [(&CStr, &CStr, &CStr); 2] = [
@@ -122,20 +127,25 @@ fn extension_of(class: pg_sys::Oid, object: pg_sys::Oid) -> Option<pg_sys::Oid> 
     catalog::valid(unsafe { pg_sys::getExtensionOfObject(class, object) })
 }
 
-/// Locks an extension as its object, for the transaction or for the session.
-fn lock(extension: pg_sys::Oid, until: Until) -> pg_sys::LOCKTAG {
+/// The lock on an extension, as its object.
+fn tag_of(extension: pg_sys::Oid) -> pg_sys::LOCKTAG {
     // SAFETY: a variable of this process.
     let database = unsafe { pg_sys::MyDatabaseId };
     // What says the type has one byte.
     #[allow(clippy::cast_possible_truncation)]
-    let mut tag = pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
         locktag_field1: database.to_u32(),
         locktag_field2: pg_sys::ExtensionRelationId.to_u32(),
         locktag_field3: extension.to_u32(),
         locktag_field4: 0,
         locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
         locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
-    };
+    }
+}
+
+/// Locks an extension for the transaction, or for the session.
+fn lock(extension: pg_sys::Oid, until: Until) -> pg_sys::LOCKTAG {
+    let mut tag = tag_of(extension);
     let is_session = matches!(until, Until::GivenBack);
     // SAFETY: in a transaction; the tag is copied. What has changed until the lock was there is
     // read before the next look-up.
@@ -144,6 +154,25 @@ fn lock(extension: pg_sys::Oid, until: Until) -> pg_sys::LOCKTAG {
         pg_sys::AcceptInvalidationMessages();
     }
     tag
+}
+
+/// Refuses to drop an extension that this session keeps, if code of another role does that: a
+/// SECURITY DEFINER function, or what runs in a restricted operation.
+pub fn check_drop(extension: pg_sys::Oid) -> Result<(), Error> {
+    // SAFETY: variables of this process.
+    let is_of_other =
+        unsafe { pg_sys::InLocalUserIdChange() || pg_sys::InSecurityRestrictedOperation() };
+    let name = || EXTENSIONS.into_iter().map(|(name, ..)| name);
+    let ours = || name().find(|name| catalog::extension(name) == Some(extension));
+    match is_of_other && is_kept(extension) {
+        true => ours().map_or(Ok(()), |name| Err(error::extension_is_kept(name))),
+        false => Ok(()),
+    }
+}
+
+/// Whether this session has the lock.
+fn is_kept(extension: pg_sys::Oid) -> bool {
+    compat::has_lock(&tag_of(extension), LOCK)
 }
 
 /// Refuses a schema that is not that of the extension, or is not a superuser's.

@@ -87,6 +87,7 @@ pub mod pg_test {
 #[allow(non_snake_case)]
 pub extern "C-unwind" fn _PG_init() {
     provider::register();
+    commands::watch_objects();
     // SAFETY: reads a flag that only the postmaster changes, before any backend starts.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
         guc::define();

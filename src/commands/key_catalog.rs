@@ -55,12 +55,12 @@ pub struct Dependent {
 
 impl Dependent {
     /// Whether the one is used by the other, and is no part of it.
-    pub fn is_normal(&self) -> bool {
+    fn is_normal(&self) -> bool {
         u32::from(self.kind) == pg_sys::DependencyType::DEPENDENCY_NORMAL
     }
 
     /// The column whose default this is.
-    pub fn default_of(&self) -> Option<(pg_sys::Oid, i16)> {
+    fn default_of(&self) -> Option<(pg_sys::Oid, i16)> {
         if self.class != pg_sys::AttrDefaultRelationId {
             return None;
         }
@@ -143,6 +143,19 @@ pub fn dependents(class: pg_sys::Oid, object: pg_sys::Oid, column: Option<i16>) 
         pg_sys::table_close(catalog, lock);
     }
     found
+}
+
+/// What uses a sequence, and is no part of a column that owns it: the columns whose defaults draw
+/// from it; `None` for anything else.
+pub fn users(sequence: pg_sys::Oid) -> Vec<Option<(pg_sys::Oid, i16)>> {
+    let dependents = dependents(pg_sys::RelationRelationId, sequence, None);
+    let users = dependents.iter().filter(|it| it.is_normal());
+    users.map(Dependent::default_of).collect()
+}
+
+pub fn is_partition(table: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::get_rel_relispartition(table) }
 }
 
 /// Whether a table is partitioned by ranges or lists of a column.

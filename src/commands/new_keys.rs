@@ -2,7 +2,7 @@
 //! change a model or a migration.
 //!
 //! While a CREATE TABLE, ALTER TABLE or CREATE SCHEMA runs, the relations and constraints that it
-//! makes are noted by their OIDs ([`on_object`]). After it, each key that it has made together with the
+//! makes are noted by their OIDs ([`note`]). After it, each key that it has made together with the
 //! sequence of its column gets a default in its place:
 //!
 //! 1. Where the setting is off, nothing is noted, and nothing else is done.
@@ -12,14 +12,16 @@
 //! 3. Nothing is looked up by a name that this command did not resolve, nothing is evaluated, and no
 //!    statement is run: the catalogs are changed by PostgreSQL's own functions, for objects by their
 //!    OIDs. So no code of others runs, whoever owns the table or the database.
-//! 4. The default draws from a generator of a role whose rights the owner of the table has, or of
-//!    a superuser, and the caller may use it: a setting of the database gives nobody's tables away.
+//! 4. The default draws from a generator of a superuser, or of a role whose rights the owner of the
+//!    table has and is no superuser, and the caller may use it: a setting of the database gives
+//!    nobody's tables away.
 //!
 //! A command that runs within another one, in somebody's event trigger, has notes of its own
-//! ([`Frame`]). One that fails ends them by the abort of its transaction, or of the part it is in.
+//! ([`Frame`]), or takes none. One that fails ends them by the abort of its transaction, or of the part it is in.
 //!
 //! Within a function that runs as another role, the setting counts only if it is that of the server
-//! or of the database: that of the session is the choice of a role that has no say there.
+//! or of the database: what the session has set is the choice of a role that has no say there, and is
+//! taken for off.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -41,6 +43,8 @@ struct Frame {
     /// Where its keys come from; `None` if they stay as they are.
     wanted: Option<NewKeys>,
     relations: Vec<pg_sys::Oid>,
+    /// Columns that it has added to tables.
+    columns: Vec<(pg_sys::Oid, i16)>,
     constraints: Vec<pg_sys::Oid>,
     /// Its tables may have had rows before.
     alters: bool,
@@ -51,38 +55,8 @@ thread_local! {
     static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
 }
 
-static mut PREVIOUS: pg_sys::object_access_hook_type = None;
-
-/// Hooks into the making of objects. Called only in the postmaster, while it preloads.
-pub fn register() {
-    // SAFETY: the postmaster has one thread; hooks are chained as PostgreSQL documents it.
-    unsafe {
-        PREVIOUS = pg_sys::object_access_hook;
-        pg_sys::object_access_hook = Some(on_object);
-    }
-}
-
-/// Called for what happens to objects. It has no guard: the next hook may raise an error, which
-/// passes through this frame, and nothing of its own does.
-unsafe extern "C-unwind" fn on_object(
-    access: pg_sys::ObjectAccessType::Type,
-    class: pg_sys::Oid,
-    object: pg_sys::Oid,
-    part: c_int,
-    argument: *mut c_void,
-) {
-    if access == pg_sys::ObjectAccessType::OAT_POST_CREATE && part == 0 {
-        note(class, object);
-    }
-    // SAFETY: PostgreSQL's arguments, passed on unchanged.
-    unsafe {
-        if let Some(next) = PREVIOUS {
-            next(access, class, object, part, argument);
-        }
-    }
-}
-
-fn note(class: pg_sys::Oid, object: pg_sys::Oid) {
+/// Called when an object is made, or a part of one: a column has its number, all else 0.
+pub fn note(class: pg_sys::Oid, object: pg_sys::Oid, part: c_int) {
     FRAMES.with_borrow_mut(|frames| {
         let Some(frame) = frames.last_mut().filter(|frame| frame.wanted.is_some()) else {
             return;
@@ -90,7 +64,11 @@ fn note(class: pg_sys::Oid, object: pg_sys::Oid) {
         // SAFETY: a variable of this process. What the script of an extension makes is its own.
         if unsafe { pg_sys::creating_extension } {
         } else if class == pg_sys::RelationRelationId {
-            frame.relations.push(object);
+            match i16::try_from(part) {
+                Ok(0) => frame.relations.push(object),
+                Ok(column) => frame.columns.push((object, column)),
+                Err(_) => {}
+            }
         } else if class == pg_sys::ConstraintRelationId {
             frame.constraints.push(object);
         }
@@ -112,10 +90,8 @@ pub unsafe fn begin(
     let is_watched = matches!(tag, T_CreateStmt | T_AlterTableStmt | T_CreateSchemaStmt);
     // The parts of such a command are commands too.
     let is_part = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_SUBCOMMAND;
-    if !is_watched || is_part {
-        return false;
-    }
-    if !guc::new_keys_is_set() && FRAMES.with_borrow(Vec::is_empty) {
+    let is_within = FRAMES.with_borrow(|frames| !frames.is_empty());
+    if is_part || !is_within && !(is_watched && guc::new_keys_is_set()) {
         return false;
     }
     let wanted = guc::new_keys(is_within_function_of_other()).filter(|_| {
@@ -126,17 +102,18 @@ pub unsafe fn begin(
                 && !pg_sys::creating_extension
                 && !pg_sys::RecoveryInProgress()
         };
-        is_ready && session::is_extension_here()
+        is_watched && is_ready && session::is_extension_here()
     });
     watch_for_aborts();
     FRAMES.with_borrow_mut(|frames| {
-        let counts = wanted.is_some() || !frames.is_empty();
+        let counts = wanted.is_some() || is_within;
         if counts {
             frames.push(Frame {
                 // SAFETY: reads a variable of this process.
                 level: unsafe { pg_sys::GetCurrentTransactionNestLevel() },
                 wanted,
                 relations: Vec::new(),
+                columns: Vec::new(),
                 constraints: Vec::new(),
                 alters: tag == T_AlterTableStmt,
             });
@@ -217,7 +194,7 @@ pub fn finish() -> Result<(), Error> {
                 }
                 None => {
                     let source = source.as_ref().map_err(|_| error::extension_is_gone())?;
-                    key.change(source)?;
+                    key.change(&frame, source)?;
                     messages::changed(&name, &source.text(), &sequence, key.identity).notice();
                     is_done = true;
                 }
@@ -252,12 +229,15 @@ impl Key {
         let is_counted = [pg_sys::INT8OID, pg_sys::INT4OID].contains(&attribute.atttypid);
         let (columns, constraint) = keys::primary_key(table);
         let is_key = columns == [column] && frame.constraints.contains(&constraint);
-        (is_own && is_counted && is_key).then_some(Self {
+        // The command may give the column another default than its sequence.
+        let identity = compat::byte(attribute.attidentity);
+        let draws = identity != 0 || keys::users(sequence).contains(&Some((table, column)));
+        (is_own && is_counted && is_key && draws).then_some(Self {
             sequence,
             table,
             column,
             type_: attribute.atttypid,
-            identity: compat::byte(attribute.attidentity),
+            identity,
         })
     }
 
@@ -311,15 +291,19 @@ impl Key {
             return Ok(Some(Why::Partitioned));
         }
         for (table, column) in &family {
-            let on = keys::dependents(pg_sys::RelationRelationId, *table, Some(*column));
-            if let Some(check) = on.iter().find_map(Dependent::check_constraint) {
-                return Ok(Some(Why::Checked(check)));
+            // One that depends on no column has the whole row in it, as a rule.
+            for part in [*column, 0] {
+                let on = keys::dependents(pg_sys::RelationRelationId, *table, Some(part));
+                if let Some(check) = on.iter().find_map(Dependent::check_constraint) {
+                    return Ok(Some(Why::Checked(check)));
+                }
             }
         }
-        let users = keys::dependents(pg_sys::RelationRelationId, self.sequence, None);
-        let users = users.iter().filter(|it| it.is_normal());
-        let mut columns = users.map(Dependent::default_of);
-        if columns.any(|column| column.is_none_or(|column| !family.contains(&column))) {
+        let users = keys::users(self.sequence);
+        if users
+            .iter()
+            .any(|user| user.is_none_or(|user| !family.contains(&user)))
+        {
             return Ok(Some(Why::Shared));
         }
         if frame.alters && family.iter().any(|(table, _)| keys::has_blocks(*table)) {
@@ -336,9 +320,32 @@ impl Key {
         })
     }
 
+    /// The columns that get the default: those that drew from the sequence; and those in
+    /// partitions and child tables that this command has made, and have no default or value
+    /// of their own.
+    fn targets(&self, frame: &Frame) -> Vec<(pg_sys::Oid, i16)> {
+        let users = keys::users(self.sequence);
+        let is_made = |(table, column): (pg_sys::Oid, i16)| {
+            let is_new =
+                frame.relations.contains(&table) || frame.columns.contains(&(table, column));
+            keys::attribute(table, column).is_some_and(|attribute| {
+                let has_identity = attribute.attidentity != 0;
+                // A partition has the identity of its table.
+                let shares = has_identity && keys::is_partition(table);
+                let is_bare = !attribute.atthasdef && attribute.attgenerated == 0;
+                is_bare && (shares || is_new && !has_identity)
+            })
+        };
+        let family = self.family().into_iter();
+        let own = (self.table, self.column);
+        family
+            .filter(|it| *it == own || users.contains(&Some(*it)) || is_made(*it))
+            .collect()
+    }
+
     /// Puts the default in the place of the sequence.
-    fn change(&self, source: &Source) -> Result<(), Error> {
-        let family = self.family();
+    fn change(&self, frame: &Frame, source: &Source) -> Result<(), Error> {
+        let targets = self.targets(frame);
         if self.identity != 0 {
             // SAFETY: as `alter` asks for. The name is that of a column that exists.
             unsafe {
@@ -350,7 +357,7 @@ impl Key {
                 alter(self.table, command, true);
             }
         }
-        for (table, column) in family {
+        for (table, column) in targets {
             // SAFETY: as `alter` asks for; the expression is of the type of the column.
             unsafe {
                 let command =
@@ -439,10 +446,14 @@ impl Source {
         use messages::Why;
         let generator = self.entry.relation();
         let owner = catalog::owner_of(generator).unwrap_or(pg_sys::InvalidOid);
+        // A superuser has all rights, and trusts nobody for that.
         // SAFETY: catalog look-ups, in a transaction.
-        let is_trusted = unsafe {
-            pg_sys::superuser_arg(owner) || pg_sys::has_privs_of_role(owner_of_table, owner)
-        };
+        let is_trusted = owner == owner_of_table
+            || unsafe {
+                pg_sys::superuser_arg(owner)
+                    || !pg_sys::superuser_arg(owner_of_table)
+                        && pg_sys::has_privs_of_role(owner_of_table, owner)
+            };
         if !is_trusted {
             let (generator, owner) = (
                 catalog::qualified_name(generator),

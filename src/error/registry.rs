@@ -105,6 +105,14 @@ pub fn foreign_schema(schema: &CStr, extension: &CStr) -> Error {
         .hint("Drop the schema, and create the extension again.")
 }
 
+pub fn extension_is_kept(extension: &CStr) -> Error {
+    let extension = extension.to_string_lossy();
+    ERRCODE_OBJECT_IN_USE
+        .error(format!("cannot drop extension {extension} now"))
+        .detail("Code of a different role than the session's would drop it, in a transaction that uses the extension.")
+        .hint("Drop it in a transaction of its own.")
+}
+
 pub fn extension_is_gone() -> Error {
     ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
         .error("the extension of this function was dropped or changed meanwhile")

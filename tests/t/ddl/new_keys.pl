@@ -169,15 +169,25 @@ for my $event ('ddl_command_start', 'sql_drop')
 	sql("CREATE TABLE to_drop (id int);
 		CREATE FUNCTION public.at_$event() RETURNS event_trigger LANGUAGE plpgsql SET search_path = public AS \$\$
 		BEGIN
-			IF to_regclass('of_$event') IS NULL THEN
+			IF coalesce(current_setting('t.is_within', true), '') = '' THEN
+				PERFORM set_config('t.is_within', 'yes', true);
 				CREATE TABLE of_$event (id bigserial PRIMARY KEY);
 			END IF;
 		END \$\$;
 		CREATE EVENT TRIGGER at_$event ON $event EXECUTE FUNCTION at_$event()");
 	is((as($root, 'SET snowflake_id.new_keys = on; DROP TABLE to_drop'))[0], '', "a table that is made at $event");
 	is(key("of_$event"), 'snowflake_nextval()', 'has IDs');
-	sql("DROP EVENT TRIGGER at_$event");
+	sql("SET t.is_within = yes; DROP EVENT TRIGGER at_$event");
 }
+# A sequence that a trigger makes by itself is none of the command's.
+sql(q{CREATE FUNCTION public.owns() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF to_regclass('public.theirs') IS NULL AND to_regclass('public.by_default') IS NOT NULL THEN CREATE SEQUENCE public.theirs OWNED BY public.by_default.id; END IF;
+	END $$;
+	CREATE EVENT TRIGGER owns ON ddl_command_end EXECUTE FUNCTION owns()});
+is((as($root, 'SET snowflake_id.new_keys = on; CREATE TABLE public.by_default (id bigint PRIMARY KEY DEFAULT 99)'))[1], '', 'a sequence that a trigger makes');
+is(key('public.by_default') . sql(q{SELECT to_regclass('public.theirs')}), '99theirs', 'stays, as does the default');
+sql('DROP EVENT TRIGGER owns');
 # After a command that fails, others are noted as before.
 is((as($root, "SET snowflake_id.new_keys = on;\n\\set ON_ERROR_STOP 0\nCREATE TABLE failed (id bigserial PRIMARY KEY, nothing nonsense);\nCREATE TABLE after_failed (id bigserial PRIMARY KEY);"))[0], '42704', 'a command that fails');
 is(key('after_failed'), 'snowflake_nextval()', 'and one after it');
@@ -205,11 +215,12 @@ is(key('by_database'), 'snowflake_nextval()', 'that of the database counts');
 $node->safe_psql('shop', q{SELECT snowflake_create_generator('public.of_villain', 'preset=javascript')}, extra_params => [ '-U', 'villain' ]);
 sql(q{SELECT snowflake_create_generator('public.of_admin', 'preset=javascript'); ALTER SEQUENCE public.of_admin OWNER TO admin});
 as('boss', q{ALTER DATABASE shop SET snowflake_id.new_keys = 'public.of_villain'});
+for my $role ($root, 'friend')
 {
-	my ($code, $err) = as('friend', 'CREATE TABLE trusts_friend (id bigserial PRIMARY KEY)');
-	is($code, '', 'friend makes a table');
-	like($err, qr/key public\.trusts_friend\.id gets no snowflake IDs.*generator public\.of_villain of role villain, whose rights the owner of the table has not/s, 'and takes no generator of others');
-	like(key('trusts_friend'), qr/^nextval/, 'but keeps the sequence');
+	my ($code, $err) = as($role, "CREATE TABLE trusts_$role (id bigserial PRIMARY KEY)");
+	is($code, '', "$role makes a table");
+	like($err, qr/key public\.trusts_\w+\.id gets no snowflake IDs.*generator public\.of_villain of role villain, whose rights the owner of the table has not/s, 'and takes no generator of others');
+	like(key("trusts_$role"), qr/^nextval/, 'but keeps the sequence');
 }
 as('villain', 'CREATE TABLE trusts_villain (id bigserial PRIMARY KEY)');
 is(key('trusts_villain'), q{snowflake_nextval('of_villain'::regclass)}, 'its owner does');

@@ -152,6 +152,63 @@ note "waited $waited, dropped $dropped, stopped $stopped; " . join ', ', map { "
 cmp_ok($waited, '>', 40, "$waited calls waited for the owner");
 cmp_ok($dropped, '>', 5, "$dropped times the extension was dropped");
 cmp_ok($stopped, '>', 5, "$stopped times the call held it");
+# The owner does the same within the superuser's session: in functions of a condition and of an index, which run as
+# the owner, in the middle of the call, while it is planned or run. Some errors are of the call, some say that the drop is refused.
+make_again(0);
+$as_owner->(q{CREATE TABLE own.armed (); CREATE TABLE own.script (script text);
+	CREATE FUNCTION own.drops() RETURNS int LANGUAGE plpgsql AS $$
+	BEGIN
+		IF current_user = 'owner' AND session_user <> 'owner' AND to_regclass('own.armed') IS NOT NULL AND EXISTS (SELECT FROM pg_extension WHERE extname = 'snowflake_id') THEN
+			RAISE LOG 'fires';
+			IF (SELECT script FROM own.script) ~ '^catch' THEN
+				BEGIN DROP EXTENSION snowflake_id CASCADE; EXECUTE substr((SELECT script FROM own.script), 7); EXCEPTION WHEN object_in_use THEN RAISE LOG 'refused'; END;
+			ELSE
+				DROP EXTENSION snowflake_id CASCADE;
+				EXECUTE (SELECT script FROM own.script);
+			END IF;
+		END IF;
+		RETURN 1;
+	END $$;
+	CREATE FUNCTION own.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM own.drops(); RETURN 1; END'});
+my $arm = sub { $as_owner->(q{CREATE TABLE IF NOT EXISTS own.armed ()}) };
+my ($fires, $refused, $worked) = (0, 0, 0);
+$hits = '';
+for my $catch ('', 'catch ')
+{
+	$as_owner->('TRUNCATE own.script; INSERT INTO own.script VALUES ($script$' . "$catch$plant" . '$script$)');
+	for my $call (@calls, [ q{CALL ext.snowflake_convert_run('ANALYZE own.old; SELECT _snowflake_convert.end_conversion(''own.old'')')} ],
+		[ q{SELECT * FROM ext.snowflake_check('own.old', layout => 'preset=twitter')} ], [ q{SELECT ext.snowflake_set_default('own.old_2', generator => 'ext.snowflake_default')} ])
+	{
+		my ($statement) = @$call;
+		$as_owner->('DROP TABLE IF EXISTS own.armed');
+		make_again($statement =~ /convert_(?!plan|run|functions|'|\()|steps/);
+		for my $table (qw(keys events old old_2 polled))
+		{
+			$as_owner->("ALTER TABLE own.$table ADD CHECK (own.one(1) + id * 0 = 1)");
+			$as_owner->("CREATE INDEX ON own.$table ((own.one(1) + id * 0))");
+		}
+		$arm->();
+		my $from = -s $node->logfile;
+		my ($code) = error_of($node, $statement, 'shop');
+		my $log = slurp_file($node->logfile, $from);
+		$worked++ if $code eq '';
+		$hits .= "$statement: $1\n" if $log =~ /planted: (.* as \Q$me\E)/;
+		$is_gone = sql(q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'}) == 0;
+		# Else the error ends the call, or is in its result.
+		next if $catch eq '';
+		$fires++ if $log =~ /LOG:  fires/;
+		$refused++ if $log =~ /LOG:  refused/;
+	}
+}
+is($hits, '', 'nor is anything of the owner run that is planted within the call');
+note "fires $fires, refused $refused, worked $worked";
+cmp_ok($fires, '>', 5, "$fires calls ran a function of the owner");
+is($fires, $refused, 'which was refused to drop the extension');
+cmp_ok($worked, '>', 10, "$worked calls worked");
+$as_owner->('DROP TABLE own.armed');
+# Who drops it as himself, in a transaction that has used it, may.
+is((error_of($node, 'BEGIN; SELECT count(*) FROM ext.snowflake_status(); DROP EXTENSION snowflake_id CASCADE; ROLLBACK', 'shop'))[0], '', 'a session drops what it has used');
+
 # What is planted runs where nothing holds the extension.
 my $from = -s $node->logfile;
 error_in($sessions[0], "BEGIN; DROP EXTENSION snowflake_id CASCADE;\n$plant\nCOMMIT");
