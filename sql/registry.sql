@@ -223,8 +223,7 @@ COMMENT ON COLUMN _snowflake.used.now IS 'this column and the others: as in _sno
 -- as a column.
 CREATE FUNCTION _snowflake.workers(of_pool jsonb, namespaces text[], leases jsonb[], live boolean[], now bigint)
     RETURNS TABLE (pool text, worker_id integer, state text, host text, address text, port integer, data_directory text,
-        system_identifier numeric, since timestamptz, leased_until timestamptz, bound timestamptz, token text,
-        role text)
+        system_identifier numeric, since timestamptz, leased_until timestamptz, bound timestamptz, token text)
     LANGUAGE sql STABLE PARALLEL SAFE ROWS 100
 BEGIN ATOMIC
     SELECT of_pool ->> 'name', i.worker_id,
@@ -238,8 +237,7 @@ BEGIN ATOMIC
         e.lease #>> '{holder,host}', e.lease #>> '{holder,address}', (e.lease #> '{holder,port}')::integer,
         e.lease #>> '{holder,data_directory}', (e.lease #> '{holder,identity,system}')::numeric,
         _snowflake.instant((e.lease -> 'since')::bigint), _snowflake.instant((e.lease -> 'leased_until')::bigint),
-        _snowflake.instant((e.lease -> 'bound')::bigint), (e.lease ->> 'counter') || '-' || left(e.lease ->> 'nonce', 8),
-        nullif(e.lease #>> '{holder,identity,role}', '')
+        _snowflake.instant((e.lease -> 'bound')::bigint), (e.lease ->> 'counter') || '-' || left(e.lease ->> 'nonce', 8)
     FROM unnest(namespaces, leases, live) AS e (namespace, lease, is_live)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'worker')::integer) AS i (worker_id)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'released')::boolean) AS r (is_released)
@@ -276,8 +274,6 @@ COMMENT ON COLUMN snowflake_workers.bound IS
     'no ID of this instant or later has been issued with this worker ID; by the clock of the holder';
 COMMENT ON COLUMN snowflake_workers.token IS
     'tells the leases of a worker ID apart: how many there were, and the beginning of the holder''s random number';
-COMMENT ON COLUMN snowflake_workers.role IS
-    'the role as which the holder got the worker ID; only this role renews or returns the lease';
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.pool(stored jsonb, registry jsonb, now bigint, workers jsonb)

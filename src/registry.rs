@@ -52,14 +52,14 @@ use serde::Deserialize;
 use self::witness::Note;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
-use super::{compat, encoding, server_key, session_generator, time};
+use super::{compat, server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::registry::{self, Changes, Free, Rows, Vouchers, vouchers_of};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
-    Answer, Ask, Era, Origin, Pool, RegistryError, RegistryMillis, Request, Role, Row, ServerKey,
+    Answer, Ask, Era, Origin, Pool, RegistryError, RegistryMillis, Request, Row, ServerKey,
 };
 use snowflake_registry_client::wire::{self, MessageError};
 
@@ -165,8 +165,6 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     if BEGAN_ERA.get() == compat::transaction() {
         return Err(error::needs_own_transaction(&function.to_string_lossy()));
     }
-    // This is not what the request says.
-    request.asker.identity.role = caller();
     let shared = Lock::shared(request.asker.identity);
     if matches!(request.ask, Ask::Renew { .. })
         && let Some(reply) = registry.answer(pool, &mut request, shared)?
@@ -209,17 +207,6 @@ pub fn change(function: &CStr, f: fn(&mut State, &RegistryInput)) -> Result<(), 
     let (mut state, input) = registry.state()?;
     f(&mut state, &input);
     registry.write(&state, Lock::Alone, "", &Changes::default())
-}
-
-/// The role that has called the function: its leases are that role's.
-fn caller() -> Role {
-    // SAFETY: in a transaction; the name is NUL-terminated, and that of a role that exists.
-    let name = unsafe {
-        let name = pg_sys::GetUserNameFromId(compat::user(), false);
-        encoding::from_server(CStr::from_ptr(name))
-    };
-    // No name of PostgreSQL is longer than a role's can be.
-    Role::named(&name).unwrap_or_default()
 }
 
 /// Strong random bytes.
@@ -342,12 +329,7 @@ impl Registry {
     ) -> Result<Option<String>, Error> {
         self.lock(lock);
         let is_alone = lock == Lock::Alone;
-        // The server has asked itself, as whichever role.
-        let asker = ServerKey {
-            role: Role::NONE,
-            ..request.asker.identity
-        };
-        let input = registry_input(Some(asker))?;
+        let input = registry_input(Some(request.asker.identity))?;
         let worker = match request.ask {
             Ask::Acquire { fixed, .. } => fixed,
             ask => ask.token().map(|(worker, ..)| worker),

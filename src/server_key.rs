@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pgrx::pg_sys;
 
 use super::{start_file, time};
-use snowflake_core::lease::{Role, ServerKey};
+use snowflake_core::lease::ServerKey;
 
 /// Where Linux tells its boot ID.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -82,6 +82,5 @@ pub fn server_key() -> ServerKey {
         inode,
         generator: 0,
         // The registry knows as which role the server asks.
-        role: Role::NONE,
     }
 }

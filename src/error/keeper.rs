@@ -450,10 +450,6 @@ fn refusal(refused: &RegistryError) -> String {
                 Fence::Doubtful => {
                     "The lease had expired when the registry may have lost leases of others."
                 }
-                Fence::OtherRole => {
-                    "The registry renews a lease only for the role that has taken it, and this \
-                     server asks as a different role."
-                }
             };
             format!("{why}{by}")
         }

@@ -283,15 +283,12 @@ pub fn request_not_fit(why: HolderError) -> Error {
 /// A server remembers what this registry has not said. For the log.
 pub fn foreign_memory(asker: &Holder) -> Error {
     let (host, port, directory) = (&asker.host, asker.port, &asker.data_directory);
-    let role = asker.identity.role.name();
     let address = match asker.address.as_str() {
         "" => String::new(),
         address => format!(" ({address})"),
     };
     ERRCODE_SUCCESSFUL_COMPLETION
-        .error(format!(
-            "refused a request of role \"{role}\": it remembers another registry"
-        ))
+        .error("refused a request: it remembers another registry")
         .detail(format!(
             "The server on host \"{host}\"{address}, port {port}, data directory \"{directory}\" sends what \
              this registry has not sealed. It has asked another registry before, or one that this \

@@ -13,8 +13,8 @@ use pgrx::pg_sys;
 
 use super::super::backend_wait::Backend;
 use super::super::error::{self, Error};
-use super::super::{compat, etcd_admin, guc, server_key, spi};
-use super::{Purpose, Registry, caller};
+use super::super::{catalog, compat, etcd_admin, guc, server_key, spi};
+use super::{Purpose, Registry};
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::libpq::{self, Conninfo};
 use snowflake_registry_client::postgres;
@@ -90,7 +90,7 @@ pub fn has_pools() -> Result<bool, Error> {
 /// What the registry of this database has stored, for servers that show it in their views; `None`
 /// if it has no pool.
 pub fn read_here() -> Result<Option<String>, Error> {
-    Registry::with(Purpose::Read)?.value(HERE, &[caller().name()])
+    Registry::with(Purpose::Read)?.value(HERE, &[&catalog::role_name(compat::user())])
 }
 
 /// What the registry of the setting has stored; `None` if there is none. Called where this

@@ -59,7 +59,6 @@ pub mod etcd;
 mod hex;
 pub mod node;
 pub mod registry;
-mod role;
 pub mod seal;
 pub mod state;
 
@@ -67,7 +66,6 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::role::Role;
 use self::seal::Seal;
 use self::state::Lengths;
 use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
@@ -128,9 +126,6 @@ pub struct ServerKey {
     /// server itself.
     #[serde(default)]
     pub generator: u64,
-    /// As which role the server asks: see [`Role`]. Left out, it is none.
-    #[serde(default)]
-    pub role: Role,
 }
 
 impl ServerKey {
@@ -140,23 +135,6 @@ impl ServerKey {
         Self {
             generator: 0,
             ..self
-        }
-    }
-
-    /// Who vouches for a clock: a role, since it can make up any number of servers, or else
-    /// the server.
-    #[must_use]
-    pub fn voucher(self) -> Self {
-        if self.role == Role::NONE {
-            return self.server();
-        }
-        Self {
-            system: 0,
-            boot: 0,
-            device: 0,
-            inode: 0,
-            generator: 0,
-            role: self.role,
         }
     }
 }
@@ -711,8 +689,6 @@ pub enum Fence {
     /// The lease had expired when the registry lost grants. So another server may have
     /// had the worker ID.
     Doubtful,
-    /// Another role has taken it.
-    OtherRole,
 }
 
 /// Why a registry may have lost grants.
@@ -756,12 +732,7 @@ impl ServerKey {
             device,
             inode,
             generator,
-            role,
         } = self;
-        let key = format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}");
-        match role.name() {
-            "" => key,
-            role => format!("{key}-{role}"),
-        }
+        format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}")
     }
 }

@@ -34,9 +34,8 @@
 //!    time that it has stored is refused, so a server whose clock is wrong is told before it
 //!    issues. The clocks of servers that have renewed a lease within [`VOUCH_TIME`] vouch for
 //!    later ones: one for a day more, two for up to [`VOUCHED_MAX`] past the registry's. So a
-//!    registry whose clock goes wrong stops nobody at once. All servers of one role vouch as
-//!    one, for a role can make up servers. Without that limit, servers could vouch each other
-//!    a day further with each renewal. A generator that leads its server's clock by more gets
+//!    registry whose clock goes wrong stops nobody at once. Without that limit, servers could
+//!    vouch each other a day further with each renewal. A generator that leads its server's clock by more gets
 //!    a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //!    It does not raise the bound, unless a loss may have taken a renewal.
@@ -56,12 +55,10 @@
 //! 11. **Back in time.** A generator that leases worker IDs of its own says how late the
 //!     floor may be. It gets a worker ID whose floor is not later, in the order of rule 4,
 //!     or none. What it had before goes to the tail when it is released.
-//! 12. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
-//!     the identity that took a lease renews or returns it.
-//! 13. **What a node remembers** counts from any node, but only with the right [`seal`](super::seal).
+//! 12. **What a node remembers** counts from any node, but only with the right [`seal`](super::seal).
 //!     A node with another one is refused once. It is told what to remember from then on, and
 //!     gives up what it had. See `State::listen`.
-//! 14. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
+//! 13. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
 //!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
 //! # The token that nobody knows
@@ -205,7 +202,7 @@ pub trait Rows {
 
     /// The two greatest clocks of the rows, also of other pools, that were renewed, are not
     /// released, and were heard at most [`VOUCH_TIME`] before or after `now`: one for each
-    /// [`ServerKey::voucher`], without those of the server of `asker`.
+    /// server, without those of the server of `asker`.
     fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers;
 }
 
@@ -225,7 +222,7 @@ pub fn vouchers_of<'a>(
     });
     let mut clocks = BTreeMap::new();
     for row in vouching {
-        let clock = clocks.entry(row.holder.identity.voucher());
+        let clock = clocks.entry(row.holder.identity.server());
         let clock = clock.or_insert(row.clock);
         *clock = row.clock.max(*clock);
     }
@@ -701,9 +698,6 @@ impl Desk<'_> {
             .as_ref()
             .map_or((0, nonce), |row| (row.counter, row.nonce));
         let why = match &row {
-            Some(row) if counter == stored && nonce == holder && !self.is_holder(row) => {
-                Fence::OtherRole
-            }
             Some(row) if counter == stored && nonce == holder => {
                 let again = self.request.number == row.number;
                 if self.request.number < row.number {

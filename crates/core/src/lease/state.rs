@@ -273,8 +273,7 @@ impl State {
 impl Loss {
     /// A holder has renewed with this clock. The time that the registry knew at the loss may have
     /// been that of a wrong clock, by which each new lease would lead: it counts until two holders
-    /// agree with the registry's clock of now. Returns whether they do. They may be of one role, which
-    /// can make up servers: what this ends is needed only if the clock of who asks is slow as well.
+    /// agree with the registry's clock of now. Returns whether they do.
     pub(super) fn agrees(
         &mut self,
         by: ServerKey,

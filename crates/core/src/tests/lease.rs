@@ -22,7 +22,7 @@ use super::super::lease::node::{Change, Next, Node, NodeInput};
 use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
     Answer, Ask, Holder, Memory, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply, Request,
-    Role, Row, ServerKey, seal::SealKey,
+    Row, ServerKey, seal::SealKey,
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
@@ -346,7 +346,6 @@ impl World {
                 device: 1,
                 inode: 1,
                 generator: 0,
-                role: Role::NONE,
             };
             world.add(identity, plan.tick);
         }

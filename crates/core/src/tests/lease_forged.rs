@@ -4,26 +4,24 @@
 //! registry.
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::registry::{VOUCH_TIME, VOUCHED_MAX};
+use super::super::lease::registry::VOUCHED_MAX;
 use super::super::lease::seal::{Seal, SealKey};
 use super::super::lease::state::{DAY, Start};
 use super::super::lease::{
     Answer, Ask, Cause, Fence, Holder, HolderError, Memory, Nonce, RegistryError, Reply, Request,
-    Role, ServerKey,
+    ServerKey,
 };
 use super::lease::{How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, world};
 
 /// Somebody who makes requests up.
 struct Forger {
-    role: Role,
     drawn: u128,
 }
 
 impl Forger {
-    fn new(role: &str) -> Self {
-        let role = Role::named(role).unwrap();
-        Self { role, drawn: 1000 }
+    const fn new() -> Self {
+        Self { drawn: 1000 }
     }
 
     fn acquire() -> Ask {
@@ -45,7 +43,6 @@ impl Forger {
                     device: 1,
                     inode: 1,
                     generator: 0,
-                    role: self.role,
                 },
                 started: BootNanos::new(1),
                 host: String::new(),
@@ -102,7 +99,8 @@ fn renews(request: &Request, reply: &Reply, clock: i64) -> Request {
 /// The limit that an honest server is told, whose clock is wrong by a year.
 fn limit(world: &mut World) -> i64 {
     let clock = world.now + 365 * DAY.get();
-    let request = Forger::new("honest").request(Forger::acquire(), clock, None);
+    let mut honest = Forger { drawn: 7 };
+    let request = honest.request(Forger::acquire(), clock, None);
     match aborted(world, &request).answer {
         Answer::Refused(RegistryError::TooFarAhead { limit, .. }) => limit.get() - world.now,
         answer => panic!("{answer:?}"),
@@ -120,14 +118,12 @@ fn servers_that_were_made_up_do_not_vouch() {
     let mut world = world(30, 1);
     world.second();
     assert_eq!(limit(&mut world), DAY.get());
-    for role in ["", "one"] {
-        let mut forger = Forger::new(role);
-        for ahead in [365, 365, 2, 2, 1, 1, 1] {
-            let clock = world.now + ahead * DAY.get();
-            let request = forger.request(Forger::acquire(), clock, None);
-            answer(&mut world, &request);
-            assert_eq!(limit(&mut world), DAY.get());
-        }
+    let mut forger = Forger::new();
+    for ahead in [365, 365, 2, 2, 1, 1, 1] {
+        let clock = world.now + ahead * DAY.get();
+        let request = forger.request(Forger::acquire(), clock, None);
+        answer(&mut world, &request);
+        assert_eq!(limit(&mut world), DAY.get());
     }
     let bounds = world.registries[0].rows().values().map(|row| row.bound);
     let most = bounds.max().unwrap().get() - world.now;
@@ -135,10 +131,10 @@ fn servers_that_were_made_up_do_not_vouch() {
 }
 
 /// Three leases of servers whose clocks go a day further with each renewal.
-fn ratchet(world: &mut World, roles: [&str; 3]) -> i64 {
+fn ratchet(world: &mut World) -> i64 {
     let mut forgers = Vec::new();
-    for role in roles {
-        let mut forger = Forger::new(role);
+    for _ in 0..3 {
+        let mut forger = Forger::new();
         forger.drawn = 1000 * (1 + forgers.len() as u128);
         let request = forger.request(Forger::acquire(), world.now, None);
         let reply = answer(world, &request);
@@ -170,21 +166,8 @@ fn ratchet(world: &mut World, roles: [&str; 3]) -> i64 {
 
 #[test]
 fn servers_do_not_vouch_each_other_further_and_further() {
-    let most = ratchet(&mut world(10, 1), ["", "", ""]);
+    let most = ratchet(&mut world(10, 1));
     assert!(most > 5 * DAY.get() && most <= VOUCHED_MAX.get() + 10 * SECOND);
-    let most = ratchet(&mut world(10, 1), ["one", "two", "three"]);
-    assert!(most > 5 * DAY.get() && most <= VOUCHED_MAX.get() + 10 * SECOND);
-}
-
-/// However many servers a role makes up, they vouch as one: for one day.
-#[test]
-fn a_role_vouches_as_one() {
-    let mut world = world(10, 1);
-    let most = ratchet(&mut world, ["one", "one", "one"]);
-    assert!(most <= 2 * DAY.get() + 10 * SECOND, "{most}");
-    assert_eq!(limit(&mut world), 2 * DAY.get());
-    world.pass(VOUCH_TIME.get() + 2 * SECOND);
-    assert_eq!(limit(&mut world), DAY.get(), "and only for a while");
 }
 
 /// Eras and serials that nobody has said. The registry is as it was.
@@ -192,7 +175,7 @@ fn a_role_vouches_as_one() {
 fn a_memory_without_the_right_seal_is_not_believed() {
     let mut world = world(3, 1);
     world.seconds(20);
-    let mut forger = Forger::new("one");
+    let mut forger = Forger::new();
     let request = forger.request(Forger::acquire(), world.now, None);
     let honest = answer(&mut world, &request).memory;
     let changes: [fn(&mut Memory); 6] = [
@@ -235,7 +218,7 @@ fn a_token_that_was_made_up_shows_no_loss() {
     let mut world = world(3, 1);
     world.seconds(3);
     let row = world.row(0).clone();
-    let mut forger = Forger::new("one");
+    let mut forger = Forger::new();
     let request = forger.request(Forger::acquire(), world.now, None);
     let memory = answer(&mut world, &request).memory;
     // As if another start had said it.
@@ -296,7 +279,7 @@ fn what_was_never_stored_shows_no_loss() {
     world.seconds(3);
     // A crash: the era is a new one, with the first request. The first one is aborted.
     world.replace(0, How::Snapshot);
-    let mut forger = Forger::new("one");
+    let mut forger = Forger::new();
     let first = forger.request(Forger::acquire(), world.now, None);
     let before = world.newest().disk.0.era;
     let reply = aborted(&mut world, &first);
@@ -498,7 +481,7 @@ fn a_server_that_has_asked_another_registry_is_served() {
 fn a_new_registry_waits_once() {
     let mut world = world(2, 1);
     world.make_anew();
-    let mut forger = Forger::new("one");
+    let mut forger = Forger::new();
     let request = forger.request(Forger::acquire(), world.now, None);
     let mut memory = answer(&mut world, &request).memory;
     memory.serial += 1;
@@ -517,82 +500,6 @@ fn a_new_registry_waits_once() {
     let request = forger.request(Forger::acquire(), world.now, Some(memory));
     answer(&mut world, &request);
     assert!(is_served(world.newest()));
-}
-
-/// Another role knows all that the holder says: its identity, its nonce, its numbers. It can
-/// neither renew nor return the lease, nor is it told a grant again, nor does it get the
-/// worker ID at once.
-#[test]
-fn only_the_role_that_took_a_lease_has_it() {
-    let mut world = world(1, 1);
-    let mut owner = Forger::new("owner");
-    let request = owner.request(Forger::acquire(), world.now, None);
-    let reply = answer(&mut world, &request);
-    let mut stranger = request.clone();
-    stranger.asker.identity.role = Role::named("stranger").unwrap();
-    let before = world.registries[0].disk.1.rows.clone();
-    let Ask::Renew {
-        worker, counter, ..
-    } = renewal(&request, &reply)
-    else {
-        panic!()
-    };
-    let release = Ask::Release {
-        worker,
-        counter,
-        bound: UnixMillis::new(0),
-        end: UnixMillis::new(0),
-    };
-    for ask in [renewal(&request, &reply), release] {
-        // An equal number with another clock would be that of a copy.
-        for (number, ahead) in [(1, 1), (2, 0), (3, 0)] {
-            let forged = Request {
-                number,
-                clock: UnixMillis::new(world.now + ahead),
-                ask,
-                memory: Some(reply.memory),
-                ..stranger.clone()
-            };
-            let Answer::Refused(RegistryError::Fenced { why, .. }) =
-                answer(&mut world, &forged).answer
-            else {
-                panic!("{forged:?}")
-            };
-            assert_eq!(why, Fence::OtherRole);
-        }
-    }
-    for fixed in [None, Some(worker)] {
-        for (started, nonce) in [(1, request.nonce), (2, request.nonce), (2, Nonce(5))] {
-            let mut forged = stranger.clone();
-            forged.ask = Ask::Acquire {
-                fixed,
-                last: Some(worker),
-                latest: None,
-            };
-            forged.asker.started = BootNanos::new(started);
-            forged.nonce = nonce;
-            let answer = answer(&mut world, &forged).answer;
-            assert!(
-                matches!(
-                    answer,
-                    Answer::Refused(RegistryError::NoneFree { .. } | RegistryError::Held { .. })
-                ),
-                "{answer:?}"
-            );
-        }
-    }
-    let now: Vec<_> = world.registries[0].disk.1.rows.values().cloned().collect();
-    let was: Vec<_> = before.into_values().collect();
-    assert_eq!(now, was);
-    // The role itself: renewed, and a later start of the server has it at once.
-    let renewal = renews(&request, &reply, world.now);
-    let reply = answer(&mut world, &renewal);
-    assert!(matches!(reply.answer, Answer::Renewed { .. }));
-    let mut later = request.clone();
-    later.asker.started = BootNanos::new(2);
-    later.nonce = Nonce(6);
-    let reply = answer(&mut world, &later);
-    assert!(matches!(reply.answer, Answer::Granted(_)));
 }
 
 /// A node that is told to stop keeps what it knows of the registry that counts.
@@ -616,7 +523,7 @@ fn a_registry_that_has_stopped_takes_no_memory_away() {
 
 #[test]
 fn texts_that_people_cannot_be_shown_do_not_fit() {
-    let mut forger = Forger::new("one");
+    let mut forger = Forger::new();
     let asker = forger.request(Forger::acquire(), 0, None).asker;
     let with = |host: &str, address: &str, directory: &str| Holder {
         host: host.to_string(),
@@ -648,18 +555,4 @@ fn texts_that_people_cannot_be_shown_do_not_fit() {
         assert_eq!(asker.fits(), Err(why));
     }
     assert_eq!(with(&long(255), &long(255), &long(1023)).fits(), Ok(()));
-}
-
-#[test]
-fn a_role_has_any_name_that_postgresql_gives() {
-    let long = "\u{e04}".repeat(63);
-    for name in ["", "node", "Schlüssel \"x\"", &long] {
-        let role = Role::named(name).unwrap();
-        assert_eq!(role.name(), name);
-        let text = serde_json::to_string(&role).unwrap();
-        assert_eq!(serde_json::from_str::<Role>(&text).unwrap(), role);
-    }
-    assert!(Role::named(&"x".repeat(191)).is_none());
-    assert!(Role::named(&"x".repeat(300)).is_none());
-    assert_ne!(Role::named("a"), Role::named("a\0"));
 }

@@ -6,7 +6,7 @@ use super::super::lease::node::{Next, NodeInput};
 use super::super::lease::registry::Rows;
 use super::super::lease::state::Loss;
 use super::super::lease::{
-    Answer, Ask, Cause, FloorCause, Named, RegistryError, RegistryMillis, Role, Stopped,
+    Answer, Ask, Cause, FloorCause, Named, RegistryError, RegistryMillis, Stopped,
 };
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_traces::{down, held, why};
@@ -1142,28 +1142,6 @@ fn who_waits_for_a_short_lease_gets_it() {
         world.contact(1);
     }
     assert_eq!(held(&world, 1), Some(0), "{}", world.log.join("\n"));
-    world.check();
-}
-
-/// As all servers of one registry do, they ask as one role.
-#[test]
-fn two_holders_of_one_role_agree_with_the_clock() {
-    let mut world = world(4, 3);
-    for server in 0..3 {
-        world.servers[server].identity.role = Role::named("node").unwrap();
-        world.crash(server, server < 2);
-    }
-    world.newest().off = 3000 * SECOND;
-    world.seconds(5);
-    world.newest().off = 0;
-    world.seconds(40);
-    world.replace(1, How::Promotion);
-    world.seconds(60);
-    world.start(2);
-    world.seconds(60);
-    let worker = i32::try_from(held(&world, 2).unwrap()).unwrap();
-    let lead = (world.row(worker).floor.get() - world.now) / SECOND;
-    assert!(lead <= 300, "{lead}");
     world.check();
 }
 

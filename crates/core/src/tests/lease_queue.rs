@@ -5,8 +5,8 @@ use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Change, FloorPolicy, LeaseError, Next, Node, NodeInput};
 use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
-    Answer, Ask, Holder, Nonce, Origin, Pool, RegistryError, RegistryMillis, Request, Role,
-    ServerKey, seal::SealKey,
+    Answer, Ask, Holder, Nonce, Origin, Pool, RegistryError, RegistryMillis, Request, ServerKey,
+    seal::SealKey,
 };
 use super::lease_table::{Table, handle};
 
@@ -52,7 +52,6 @@ impl World {
                 device: 1,
                 inode: 1,
                 generator,
-                role: Role::NONE,
             },
             started: BootNanos::new(i64::try_from(self.nonces).unwrap()),
             host: String::new(),

@@ -19,7 +19,7 @@ use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::{
     Answer, Ask, Cause, Grant, Holder, Memory, Nonce, Pool, RegistryError, RegistryMillis, Request,
-    Role, ServerKey,
+    ServerKey,
 };
 
 /// An etcd of one member, with its data in a folder of its own.
@@ -144,7 +144,6 @@ impl Server {
             device: 2049,
             inode: 1_000_000 + number,
             generator: 0,
-            role: Role::NONE,
         };
         Self {
             host: EtcdRegistry::new(etcd.url()),

@@ -13,7 +13,7 @@ use snowflake_core::id::{BootNanos, UnixMillis};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
-    Ask, Fence, Holder, Named, Nonce, Origin, RegistryMillis, Role, Seen, ServerKey, Stopped,
+    Ask, Fence, Holder, Named, Nonce, Origin, RegistryMillis, Seen, ServerKey, Stopped,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -218,7 +218,6 @@ fn request(memory: Option<snowflake_core::lease::Memory>) -> Request {
         device: 3,
         inode: 4,
         generator: 0,
-        role: Role::NONE,
     };
     Request {
         asker: Holder {

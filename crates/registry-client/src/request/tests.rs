@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use super::*;
 use crate::libpq::LibpqError;
 use snowflake_core::id::{BootNanos, UnixMillis};
-use snowflake_core::lease::{Ask, Holder, Nonce, Role, ServerKey};
+use snowflake_core::lease::{Ask, Holder, Nonce, ServerKey};
 
 fn request() -> Request {
     let identity = ServerKey {
@@ -12,7 +12,6 @@ fn request() -> Request {
         device: 3,
         inode: 4,
         generator: 0,
-        role: Role::NONE,
     };
     Request {
         asker: Holder {
