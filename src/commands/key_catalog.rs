@@ -1,6 +1,9 @@
 //! Look-ups of keys and their sequences, by OID, for [`super::new_keys`]. Those of a relation need a
 //! lock on it, which the command that has made or altered it holds.
 
+use std::ffi::c_char;
+use std::ptr::NonNull;
+
 use pgrx::{PgList, pg_sys};
 
 use crate::{catalog, compat, encoding};
@@ -75,9 +78,7 @@ impl Dependent {
             return None;
         }
         let row = constraint(self.object)?;
-        let name = row.conname;
-        // SAFETY: a name is NUL-terminated.
-        let name = unsafe { encoding::read(pg_sys::quote_identifier(name.data.as_ptr())) };
+        let name = Some(quoted(row.conname.data.as_ptr()));
         name.filter(|_| compat::byte(row.contype) == pg_sys::CONSTRAINT_CHECK)
     }
 }
@@ -193,28 +194,23 @@ pub fn has_blocks(table: pg_sys::Oid) -> bool {
 
 /// The name of a column, as SQL.
 pub fn column_name(table: pg_sys::Oid, column: i16) -> String {
-    // SAFETY: a catalog look-up; a name that is not NULL is NUL-terminated.
-    let name = unsafe {
-        let name = pg_sys::get_attname(table, column, true);
-        match name.is_null() {
-            true => None,
-            false => encoding::read(pg_sys::quote_identifier(name)),
-        }
-    };
-    name.unwrap_or_else(|| column.to_string())
+    // SAFETY: a catalog look-up.
+    quoted(unsafe { pg_sys::get_attname(table, column, true) })
 }
 
 /// The name of a schema, as SQL.
 pub fn schema_name(schema: pg_sys::Oid) -> String {
-    // SAFETY: a catalog look-up; a name that is not NULL is NUL-terminated.
-    let name = unsafe {
-        let name = pg_sys::get_namespace_name(schema);
-        match name.is_null() {
-            true => None,
-            false => encoding::read(pg_sys::quote_identifier(name)),
-        }
-    };
-    name.unwrap_or_else(|| schema.to_u32().to_string())
+    // SAFETY: a catalog look-up.
+    quoted(unsafe { pg_sys::get_namespace_name(schema) })
+}
+
+/// A name of the catalogs, as SQL; `?` if there is none.
+fn quoted(name: *const c_char) -> String {
+    let name = NonNull::new(name.cast_mut()).and_then(|name| {
+        // SAFETY: a name that is not NULL is NUL-terminated.
+        unsafe { encoding::read(pg_sys::quote_identifier(name.as_ptr())) }
+    });
+    name.unwrap_or_else(|| String::from("?"))
 }
 
 pub fn schema_of_function(function: pg_sys::Oid) -> pg_sys::Oid {

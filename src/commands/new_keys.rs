@@ -349,24 +349,20 @@ impl Key {
         if self.identity != 0 {
             // SAFETY: as `alter` asks for. The name is that of a column that exists.
             unsafe {
-                let command =
-                    PgBox::<pg_sys::AlterTableCmd>::alloc_node(pg_sys::NodeTag::T_AlterTableCmd);
-                let command = command.into_pg();
-                (*command).subtype = pg_sys::AlterTableType::AT_DropIdentity;
-                (*command).name = pg_sys::get_attname(self.table, self.column, false);
-                alter(self.table, command, true);
+                alter(self.table, true, |command| {
+                    command.subtype = pg_sys::AlterTableType::AT_DropIdentity;
+                    command.name = pg_sys::get_attname(self.table, self.column, false);
+                });
             }
         }
         for (table, column) in targets {
             // SAFETY: as `alter` asks for; the expression is of the type of the column.
             unsafe {
-                let command =
-                    PgBox::<pg_sys::AlterTableCmd>::alloc_node(pg_sys::NodeTag::T_AlterTableCmd);
-                let command = command.into_pg();
-                (*command).subtype = pg_sys::AlterTableType::AT_CookedColumnDefault;
-                (*command).num = column;
-                (*command).def = source.expression();
-                alter(table, command, false);
+                alter(table, false, |command| {
+                    command.subtype = pg_sys::AlterTableType::AT_CookedColumnDefault;
+                    command.num = column;
+                    command.def = source.expression();
+                });
             }
         }
         if self.identity == 0 {
@@ -393,12 +389,15 @@ impl Key {
 /// list of the commands in it, and needs to be told that this is one.
 ///
 /// # Safety
-/// In a transaction; `command` is a command of ALTER TABLE.
-unsafe fn alter(table: pg_sys::Oid, command: *mut pg_sys::AlterTableCmd, recurses: bool) {
+/// In a transaction; `fill` makes a command of ALTER TABLE.
+unsafe fn alter(table: pg_sys::Oid, recurses: bool, fill: impl FnOnce(&mut pg_sys::AlterTableCmd)) {
     // SAFETY: as the caller guarantees; names of a relation that exists.
     unsafe {
+        let mut command =
+            PgBox::<pg_sys::AlterTableCmd>::alloc_node(pg_sys::NodeTag::T_AlterTableCmd);
+        fill(&mut command);
         let mut commands = PgList::<pg_sys::AlterTableCmd>::new();
-        commands.push(command);
+        commands.push(command.into_pg());
         let commands = commands.into_pg();
         let statement =
             PgBox::<pg_sys::AlterTableStmt>::alloc_node(pg_sys::NodeTag::T_AlterTableStmt);
