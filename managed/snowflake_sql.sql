@@ -347,9 +347,9 @@ BEGIN
     IF ahead IS NULL OR ahead NOT BETWEEN '0' AND '12 hours' THEN
         PERFORM snowflake_sql.refuse('22023', format('ahead is out of range: %s', coalesce(ahead::text, 'null')), 'Give 0 to 12 hours.');
     ELSIF pg_is_in_recovery() THEN RETURN NULL; END IF;
-    -- The caller's own come first, then one of each other role in turn: a role that keeps its own locked delays no others.
+    -- The caller's own come first, and a role that keeps its own locked is waited for once.
     FOR it IN SELECT m.*, i.place, pg_get_userbyid(m.owner) = current_user AS is_mine FROM snowflake_sql.marked AS m, snowflake_sql.identity() AS i
-        WHERE pg_has_role(m.owner, 'USAGE') ORDER BY is_mine DESC, row_number() OVER (PARTITION BY m.owner ORDER BY m.name), m.name LOOP
+        WHERE pg_has_role(m.owner, 'USAGE') ORDER BY is_mine DESC, m.name LOOP
         BEGIN
             IF snowflake_sql.move(it.generator, snowflake_sql.tick(clock_timestamp() + ahead) << 22,
                     CASE WHEN NOT it.is_mine AND it.owner = ANY (slow) THEN 1 WHEN ahead > '0' THEN 1000 ELSE 20 END, ahead = '0') IS NULL THEN

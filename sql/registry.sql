@@ -83,7 +83,7 @@ COMMENT ON TABLE _snowflake.pools IS
 COMMENT ON COLUMN _snowflake.pools.pool IS
     'the pool; durations in milliseconds, instants in Unix milliseconds; the other columns but for used_below are parts of it that searches need';
 COMMENT ON COLUMN _snowflake.pools.used_below IS
-    'each worker ID of the pool below this one that is neither excepted nor spare was granted before: searches for an unused one begin here';
+    'each worker ID of the pool below this one that is not excepted was granted before: searches for an unused one begin here';
 
 CREATE TABLE _snowflake.leases (
     namespace text NOT NULL,
@@ -139,11 +139,11 @@ COMMENT ON FUNCTION snowflake_create_registry(text) IS
 CREATE FUNCTION snowflake_create_pool(
     name text DEFAULT 'default', worker_ids int8range DEFAULT '[0,1024)',
     lease interval DEFAULT '10 min', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
-    except_ids int8multirange DEFAULT '{}', spares integer DEFAULT 0,
+    except_ids int8multirange DEFAULT '{}',
     namespace text DEFAULT 'default', unused boolean DEFAULT NULL, registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
     AS 'MODULE_PATHNAME', 'snowflake_create_pool';
-COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, boolean, text) IS
+COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, text, boolean, text) IS
     'makes a pool of worker IDs in the registry that this server uses, or in etcd with this URL; '
     'pools of one namespace have different worker IDs; unused: nobody has used them before; NULL: if this is the first pool';
 
@@ -228,9 +228,7 @@ CREATE FUNCTION _snowflake.workers(of_pool jsonb, namespaces text[], leases json
 BEGIN ATOMIC
     SELECT of_pool ->> 'name', i.worker_id,
         CASE WHEN r.is_released OR NOT coalesce(e.is_live, (e.lease -> 'leased_until')::bigint > now - (of_pool -> 'hold')::bigint) THEN
-                 CASE WHEN i.worker_id >= (of_pool #> '{ids,end}')::bigint - (of_pool -> 'spares')::bigint THEN 'spare'
-                      WHEN r.is_released THEN 'released'
-                      ELSE 'free' END
+                 CASE WHEN r.is_released THEN 'released' ELSE 'free' END
              WHEN e.lease ->> 'revoked' IS NOT NULL THEN 'revoked'
              WHEN now >= (e.lease -> 'leased_until')::bigint THEN 'expired'
              ELSE 'leased' END,
@@ -261,7 +259,7 @@ COMMENT ON COLUMN snowflake_workers.worker_id IS 'the worker ID';
 COMMENT ON COLUMN snowflake_workers.state IS
     'leased; revoked: leased, but cannot be renewed; '
     'expired: the holder was silent for too long, and it is kept for the holder until the hold has passed; '
-    'free or released: another server can have it; spare: was leased, and is not leased again';
+    'free or released: another server can have it';
 COMMENT ON COLUMN snowflake_workers.host IS 'host name of the holder, or of the latest one';
 COMMENT ON COLUMN snowflake_workers.address IS 'address from which the holder reached the registry';
 COMMENT ON COLUMN snowflake_workers.port IS 'port of the holder';
@@ -277,19 +275,18 @@ COMMENT ON COLUMN snowflake_workers.token IS
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.pool(stored jsonb, registry jsonb, now bigint, workers jsonb)
-    RETURNS TABLE (pool text, namespace text, worker_ids int8range, except_ids int8multirange, spares integer,
-        lease interval, hold interval, max_ahead interval, made timestamptz,
+    RETURNS TABLE (pool text, namespace text, worker_ids int8range, except_ids int8multirange, lease interval, hold interval, max_ahead interval, made timestamptz,
         leased bigint, free bigint, never_leased bigint, grace_until timestamptz, grace_because text, begins timestamptz, era bigint,
         stopped_since timestamptz, stopped_by text)
     LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
 BEGIN ATOMIC
-    SELECT stored ->> 'name', stored ->> 'namespace', int8range(i.first, i.beyond), i.except_ids, i.spares::integer,
+    SELECT stored ->> 'name', stored ->> 'namespace', int8range(i.first, i.beyond), i.except_ids,
         t.lease * interval '1 ms', t.hold * interval '1 ms', t.max_ahead * interval '1 ms', _snowflake.instant((stored -> 'made')::bigint),
         c.leased, c.free + o.size - c.known, o.size - c.known, q.until, CASE WHEN q.until IS NOT NULL THEN registry #>> '{loss,cause}' END,
         _snowflake.instant(CASE WHEN b.begins > now THEN b.begins END), (registry #> '{era,counter}')::bigint, _snowflake.instant((registry #>> '{stopped,since}')::bigint),
         registry #>> '{stopped,by,host}'
-    FROM (SELECT (stored #> '{ids,start}')::bigint, (stored #> '{ids,end}')::bigint, (stored -> 'spares')::bigint,
-            _snowflake.ranges(stored -> 'except')) AS i (first, beyond, spares, except_ids)
+    FROM (SELECT (stored #> '{ids,start}')::bigint, (stored #> '{ids,end}')::bigint,
+            _snowflake.ranges(stored -> 'except')) AS i (first, beyond, except_ids)
     CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint, (stored -> 'hold')::bigint, (stored -> 'max_ahead')::bigint)
         AS t (lease, hold, max_ahead)
     -- How far a bound that is lost can lie ahead of its holder's clock.
@@ -299,12 +296,12 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (SELECT greatest(f.made + f.led, f.top + g.growth + 2 * t.hold + t.max_ahead,
         f.made + f.led + CASE WHEN f.top IS NOT NULL THEN greatest(0, least(f.top - f.made, f.lost)) + 2 * t.hold END)) AS b (begins)
     -- Computed once, not for each worker ID.
-    CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids OFFSET 0) AS m (ordinary)
-    CROSS JOIN LATERAL (SELECT sum(upper(u.ids) - lower(u.ids))::bigint FROM unnest(m.ordinary) AS u (ids)) AS o (size)
+    CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond)) - i.except_ids OFFSET 0) AS m (ids)
+    CROSS JOIN LATERAL (SELECT sum(upper(u.ids) - lower(u.ids))::bigint FROM unnest(m.ids) AS u (ids)) AS o (size)
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE w.state IN ('leased', 'expired', 'revoked')),
-            count(*) FILTER (WHERE w.state IN ('free', 'released') AND m.ordinary @> w.id::bigint),
-            count(*) FILTER (WHERE m.ordinary @> w.id::bigint)
+            count(*) FILTER (WHERE w.state IN ('free', 'released') AND m.ids @> w.id::bigint),
+            count(*) FILTER (WHERE m.ids @> w.id::bigint)
         FROM jsonb_each_text(workers) AS w (id, state)) AS c (leased, free, known)
     LEFT JOIN LATERAL (
         SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,grace_from}')::bigint + g.growth + t.hold)) AS u (until)
@@ -327,8 +324,6 @@ COMMENT ON COLUMN snowflake_pools.pool IS 'name of the pool';
 COMMENT ON COLUMN snowflake_pools.namespace IS 'pools of one namespace have different worker IDs';
 COMMENT ON COLUMN snowflake_pools.worker_ids IS 'the worker IDs of the pool';
 COMMENT ON COLUMN snowflake_pools.except_ids IS 'those of them that are not leased';
-COMMENT ON COLUMN snowflake_pools.spares IS
-    'how many of them, at the end, are spare: they are leased only to the server of the registry, right after it was promoted';
 COMMENT ON COLUMN snowflake_pools.lease IS 'for how long a server issues IDs while it does not reach the registry';
 COMMENT ON COLUMN snowflake_pools.hold IS
     'how long a worker ID is kept for its holder after leased_until, which is 30 s, or the lease if that is shorter, after the holder was heard';
@@ -366,10 +361,10 @@ CREATE FUNCTION _snowflake.pool_calls() RETURNS SETOF text
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE ROWS 10
 BEGIN ATOMIC
     SELECT format('SELECT %s.snowflake_create_pool(%L, int8range(%s, %s), lease => %L, hold => %L, max_ahead => %L, '
-        'except_ids => %L, spares => %s, namespace => %L, unused => false);',
+        'except_ids => %L, namespace => %L, unused => false);',
         (SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
             WHERE e.extname = 'snowflake_id'),
-        p.pool, lower(p.worker_ids), upper(p.worker_ids), p.lease, p.hold, p.max_ahead, p.except_ids, p.spares, p.namespace)
+        p.pool, lower(p.worker_ids), upper(p.worker_ids), p.lease, p.hold, p.max_ahead, p.except_ids, p.namespace)
     FROM @extschema@.snowflake_pools AS p ORDER BY p.namespace, lower(p.worker_ids);
 END;
 SET LOCAL search_path = @extschema@, pg_temp;

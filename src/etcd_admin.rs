@@ -95,9 +95,6 @@ pub fn create_pool(url: Url, pool: StoredPool, unused: Option<bool>) -> Result<(
     {
         return Err(error::etcd::slash());
     }
-    if pool.pool.spares > 0 {
-        return Err(error::etcd::spares());
-    }
     run(url, &name, 0, move |host, until| {
         host.create_pool(&pool, unused, until)
     })

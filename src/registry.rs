@@ -70,14 +70,13 @@ thread_local! {
     static BEGAN_ERA: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Reads the state, a pool, and the row of a worker ID. `ordinary` are the worker IDs that are
-/// neither excepted nor spare; `latest`: when the registry stops to wait for the last holder of the
+/// Reads the state, a pool, and the row of a worker ID. `leasable` are the worker IDs that are
+/// not excepted; `latest`: when the registry stops to wait for the last holder of the
 /// pool; `heard`: when it has heard any holder last. Each index is read from its end.
 /// A row may be that of a worker ID that is no longer in the pool: its holder is not unknown.
 const READ: &str = "SELECT (SELECT r.state FROM _snowflake.state AS r WHERE r.id = 1) AS state, \
         p.pool, l.lease, \
-        int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
-            - p.except_ids AS ordinary, \
+        int8multirange(p.worker_ids) - p.except_ids AS leasable, \
         (SELECT o.leased_until FROM _snowflake.leases AS o \
             WHERE o.namespace = p.namespace AND o.worker_id::bigint <@ p.worker_ids \
             ORDER BY o.leased_until DESC LIMIT 1) AS latest, \
@@ -179,7 +178,7 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
 /// Revokes the lease of a worker ID. Returns from when another server can have it.
 pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     let registry = Registry::alone(c"snowflake_revoke_worker()")?;
-    let input = registry_input(None)?;
+    let input = registry_input()?;
     let id = WorkerId::new(worker);
     let (mut state, mut table, _) = registry.read(pool, id)?;
     registry.recover(&mut state, &input)?;
@@ -220,7 +219,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
 }
 
 /// What is around the registry. Its lock is held.
-fn registry_input(asker: Option<ServerKey>) -> Result<RegistryInput, Error> {
+fn registry_input() -> Result<RegistryInput, Error> {
     // SAFETY: not in recovery, so WAL is inserted.
     let (now, timeline, database) = unsafe {
         (
@@ -229,18 +228,16 @@ fn registry_input(asker: Option<ServerKey>) -> Result<RegistryInput, Error> {
             pg_sys::MyDatabaseId,
         )
     };
-    let host = server_key::server_key();
     Ok(RegistryInput {
         now: RegistryMillis::new(time::unix_millis(now).get()),
         origin: Origin {
-            system: host.system,
+            system: server_key::server_key().system,
             timeline: timeline.into(),
             database: database.to_u32().into(),
         },
         start: server_key::start(),
         clean_since: server_key::clean_since(),
         revocable: true,
-        asker_hosts: asker == Some(host),
         random: u128::from_ne_bytes(random()?),
     })
 }
@@ -329,7 +326,7 @@ impl Registry {
     ) -> Result<Option<String>, Error> {
         self.lock(lock);
         let is_alone = lock == Lock::Alone;
-        let input = registry_input(Some(request.asker.identity))?;
+        let input = registry_input()?;
         let worker = match request.ask {
             Ask::Acquire { fixed, .. } => fixed,
             ask => ask.token().map(|(worker, ..)| worker),
@@ -358,7 +355,7 @@ impl Registry {
     fn state(self) -> Result<(State, RegistryInput), Error> {
         let state = self.value("SELECT state FROM _snowflake.state WHERE id = 1", &[])?;
         let mut state = Self::parsed_state(&state.ok_or_else(error::no_registry)?)?;
-        let input = registry_input(None)?;
+        let input = registry_input()?;
         self.recover(&mut state, &input)?;
         Ok((state, input))
     }
@@ -375,7 +372,7 @@ impl Registry {
             "INSERT INTO _snowflake.state VALUES (1, $1::jsonb) ON CONFLICT DO NOTHING \
              RETURNING id",
             &[&json(&State::new(
-                &registry_input(None)?,
+                &registry_input()?,
                 SealKey::new(random()?),
             ))],
         )?;
@@ -403,7 +400,7 @@ impl Registry {
             registry: self,
             namespace: stored.namespace,
             all: format!("[{},{})", pool.ids.start, pool.ids.end),
-            ordinary: found.text("ordinary"),
+            leasable: found.text("leasable"),
             latest: instant(found.get("latest")),
             heard: instant(found.get("heard")),
             is_alone: false,
@@ -491,8 +488,8 @@ struct RegistryTable {
     namespace: String,
     /// The range of its worker IDs.
     all: String,
-    /// Its worker IDs that are neither excepted nor spare, as a multirange.
-    ordinary: String,
+    /// Its worker IDs that are not excepted, as a multirange.
+    leasable: String,
     /// The greatest `leased_until` of its rows.
     latest: Option<RegistryMillis>,
     /// The greatest `heard` of all rows.
@@ -577,7 +574,7 @@ impl Rows for RegistryTable {
                  UPDATE _snowflake.pools AS p SET used_below = coalesce(f.id, upper($2::int8multirange)) FROM found AS f \
                  WHERE p.name = $3 AND coalesce(f.id, upper($2::int8multirange)) >= p.used_below + 64) \
              SELECT id FROM found",
-            &[&self.ordinary, &self.pool.name],
+            &[&self.leasable, &self.pool.name],
         );
         WorkerId::new(id?.parse().ok()?)
     }
@@ -586,7 +583,7 @@ impl Rows for RegistryTable {
         let [expired, bound, era, settled] = free_values(free);
         self.search(
             free_rows!("leased_until"),
-            &[&self.ordinary, &expired, &bound, &era, &settled],
+            &[&self.leasable, &expired, &bound, &era, &settled],
         )
     }
 
@@ -594,7 +591,7 @@ impl Rows for RegistryTable {
         let [expired, bound, era, settled] = free_values(free);
         self.search(
             free_rows!("bound"),
-            &[&self.ordinary, &expired, &bound, &era, &settled],
+            &[&self.leasable, &expired, &bound, &era, &settled],
         )
     }
 
@@ -607,7 +604,7 @@ impl Rows for RegistryTable {
              AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
              AND ((lease -> 'era')::numeric >= $5::numeric OR released AND leased_until <= $6::bigint) \
              LIMIT $7::bigint) AS f",
-            &[&self.ordinary, &expired, &bound, &era, &settled, &most.to_string()],
+            &[&self.leasable, &expired, &bound, &era, &settled, &most.to_string()],
         ));
         if !with_unused || rows >= most {
             return rows;
@@ -615,9 +612,9 @@ impl Rows for RegistryTable {
         let known: i64 = count(self.run(
             "SELECT count(*) FROM _snowflake.leases \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange",
-            &[&self.ordinary],
+            &[&self.leasable],
         ));
-        rows.saturating_add(self.pool.ordinary().saturating_sub(known))
+        rows.saturating_add(self.pool.size().saturating_sub(known))
     }
 
     fn latest_heard(&mut self) -> Option<RegistryMillis> {

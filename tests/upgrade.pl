@@ -55,7 +55,7 @@ END
 # Each database has a generator; the privileges on the default one are unusual.
 $old->safe_psql('second', 'CREATE EXTENSION snowflake_id; SELECT snowflake_nextval(); REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC');
 # This one has a registry of worker IDs, with a lease. A dump has no registry; pg_upgrade keeps it.
-$old->safe_psql('second', q{SELECT snowflake_create_pool('main', '[0,8)', except_ids => '{[2,3)}', spares => 2)});
+$old->safe_psql('second', q{SELECT snowflake_create_pool('main', '[0,8)', except_ids => '{[2,3)}')});
 granted(acquire($old, server(1), database => 'second'));
 
 # A database whose extension is updated after the upgrade.

@@ -33,12 +33,6 @@ pub fn slash() -> Error {
         .hint("Give a name such as 'main'.")
 }
 
-pub fn spares() -> Error {
-    invalid("a pool in etcd cannot have spare worker IDs")
-        .detail("They are for the server that hosts the registry, and no server hosts etcd.")
-        .hint("Leave out the argument \"spares\".")
-}
-
 pub fn unreachable(why: &str) -> Error {
     ERRCODE_CONNECTION_EXCEPTION
         .error("could not ask the registry in etcd")

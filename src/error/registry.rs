@@ -170,19 +170,9 @@ pub fn excepts_others(pool: &str, ids: &str, beyond: &str) -> Error {
     .hint("Leave out only worker IDs of the pool.")
 }
 
-pub fn bad_spares(pool: &str, spares: i32, size: i64) -> Error {
-    invalid(format!(
-        "pool \"{pool}\" cannot have {spares} spare worker IDs"
-    ))
-    .detail(format!(
-        "The pool has {size} worker IDs, and at least one of them is not spare."
-    ))
-    .hint("Give an even number such as 4, or 0.")
-}
-
 pub fn nothing_to_lease(pool: &str) -> Error {
     invalid(format!("pool \"{pool}\" would have no worker ID to lease"))
-        .detail("All worker IDs are spare or left out.")
+        .detail("All worker IDs are left out.")
         .hint("Give more worker IDs.")
 }
 

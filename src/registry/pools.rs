@@ -22,7 +22,6 @@ pub const NAME_LIMIT: usize = 255;
 pub struct WantedPool<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
-    pub spares: i32,
     /// Nobody has used the worker IDs before; `None`: if this makes the registry.
     pub unused: Option<bool>,
     /// `worker_ids`, `except_ids`, `lease`, `hold` and `max_ahead`, with their types.
@@ -74,10 +73,7 @@ struct Duration {
 /// Makes a pool.
 pub fn create_pool(wanted: &WantedPool, place: Place) -> Result<(), Error> {
     let WantedPool {
-        name,
-        namespace,
-        spares,
-        ..
+        name, namespace, ..
     } = *wanted;
     for name in [name, namespace] {
         if name.is_empty() {
@@ -88,10 +84,10 @@ pub fn create_pool(wanted: &WantedPool, place: Place) -> Result<(), Error> {
     }
     let facts = spi::value_of(FACTS, &wanted.values)?.unwrap_or_default();
     let facts: PoolFacts = parsed(&facts)?;
-    let (start, end) = check(name, spares, &facts)?;
+    let (start, end) = check(name, &facts)?;
     let [lease, hold, max_ahead] = &facts.durations;
     let pool = serde_json::json!({
-        "name": name, "namespace": namespace, "spares": spares,
+        "name": name, "namespace": namespace,
         "ids": {"start": start, "end": end}, "except": facts.except,
         "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis,
         "made": 0,
@@ -202,7 +198,7 @@ fn put(registry: Registry, mut stored: StoredPool) -> Result<(), Error> {
 
 /// Refuses what makes no pool. Returns its worker IDs: the first one, and the one after
 /// the last one.
-fn check(pool: &str, spares: i32, facts: &PoolFacts) -> Result<(i64, i64), Error> {
+fn check(pool: &str, facts: &PoolFacts) -> Result<(i64, i64), Error> {
     if facts.empty {
         return Err(error::no_worker_ids(pool));
     }
@@ -216,17 +212,12 @@ fn check(pool: &str, spares: i32, facts: &PoolFacts) -> Result<(i64, i64), Error
     if let Some(beyond) = &facts.beyond {
         return Err(error::excepts_others(pool, &facts.ids, beyond));
     }
-    let spare = i64::from(spares);
-    if spare < 0 || spare >= end - start {
-        return Err(error::bad_spares(pool, spares, end - start));
-    }
     // Ranges of a multirange do not overlap.
-    let ordinary = end - spare;
     let excepted = facts.except.iter().map(|ids| match (ids.start, ids.end) {
-        (Some(from), Some(to)) => (to.min(ordinary) - from.min(ordinary)).max(0),
+        (Some(from), Some(to)) => to - from,
         _ => 0,
     });
-    if excepted.sum::<i64>() >= ordinary - start {
+    if excepted.sum::<i64>() >= end - start {
         return Err(error::nothing_to_lease(pool));
     }
     match facts.durations.iter().find(|duration| !duration.fits) {

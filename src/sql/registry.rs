@@ -57,18 +57,17 @@ c_function!(snowflake_create_registry, |call| {
     registry::create_registry(role.as_deref())
 });
 
-// `snowflake_create_pool(name, worker_ids, lease, hold, max_ahead, except_ids, spares,
-// namespace, unused, registry)`. It is not STRICT: an argument that is NULL is an error, but for
+// `snowflake_create_pool(name, worker_ids, lease, hold, max_ahead, except_ids, namespace,
+// unused, registry)`. It is not STRICT: an argument that is NULL is an error, but for
 // `unused`.
 c_function!(snowflake_create_pool, |call| {
-    if (0..call.count()).any(|index| index != 8 && call.is_null(index)) {
+    if (0..call.count()).any(|index| index != 7 && call.is_null(index)) {
         return Err(error::no_null());
     }
     let wanted = WantedPool {
         name: &call.name(0),
-        namespace: &call.name(7),
-        spares: call.get(6).unwrap_or_default(),
-        unused: call.get(8),
+        namespace: &call.name(6),
+        unused: call.get(7),
         values: [
             (pg_sys::INT8RANGEOID, call.measured(1, &limit::RANGES)),
             (pg_sys::INT8MULTIRANGEOID, call.measured(5, &limit::RANGES)),
@@ -77,7 +76,7 @@ c_function!(snowflake_create_pool, |call| {
             (pg_sys::INTERVALOID, call.datum(4)),
         ],
     };
-    registry::create_pool(&wanted, Place::of(&call.name(9))?)
+    registry::create_pool(&wanted, Place::of(&call.name(8))?)
 });
 
 // `snowflake_drop_pool(name, registry)`.

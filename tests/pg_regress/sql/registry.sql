@@ -26,7 +26,7 @@ ROLLBACK;
 CREATE ROLE regress_snowflake_node;
 SELECT e.* FROM error_of_registry($$SELECT snowflake_create_registry('regress_snowflake_nobody')$$) AS e;
 SELECT e.hint FROM error_of_registry($$SELECT snowflake_create_registry('a "role" SUPERUSER')$$) AS e;
-CREATE VIEW default_pool AS SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, free, era FROM snowflake_pools;
+CREATE VIEW default_pool AS SELECT pool, namespace, worker_ids, except_ids, lease, hold, max_ahead, free, era FROM snowflake_pools;
 BEGIN;
 SELECT snowflake_create_pool();
 TABLE default_pool;
@@ -42,10 +42,10 @@ DROP VIEW default_pool;
 DROP ROLE regress_snowflake_node;
 
 -- Pools.
-SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}', spares => 2);
+SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}');
 SELECT snowflake_create_pool('wide', int8range(16, 4194304), lease => '10 s', hold => '1 min', max_ahead => '0');
 SELECT snowflake_create_pool('other', '[0,3]', namespace => 'apart', unused => true);
-SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made <= now() + interval '1 min' AS made,
+SELECT pool, namespace, worker_ids, except_ids, lease, hold, max_ahead, made <= now() + interval '1 min' AS made,
     leased, free, never_leased, grace_until, grace_because, begins - made AS begins, era, stopped_since, stopped_by
 FROM snowflake_pools ORDER BY pool;
 
@@ -54,8 +54,7 @@ FROM snowflake_pools ORDER BY pool;
 SELECT e.* FROM unnest(ARRAY[
     $$'more', '[5000000,5000000)'$$, $$'more', '[5000000,)'$$, $$'more', '(,)'$$,
     $$'more', '[-1,5)', namespace => 'n'$$, $$'more', '[5000000,2147483648]'$$, $$'more', '[5000000,5000010)', except_ids => '{[4999999,5000001)}'$$,
-    $$'more', '[5000000,5000010)', spares => 10$$, $$'more', '[5000000,5000010)', spares => -1$$,
-    $$'more', '[5000000,5000010)', except_ids => '{[5000000,5000008)}', spares => 2$$,
+    $$'more', '[5000000,5000010)', except_ids => '{[5000000,5000010)}'$$,
     $$'more', '[5000000,5000010)', lease => '10 ms'$$, $$'more', '[5000000,5000010)', hold => '-1 s'$$,
     $$'more', '[5000000,5000010)', max_ahead => '2 days'$$, $$'more', NULL$$, $$'', '[5000000,5000010)'$$,
     $$repeat('p', 256), '[5000000,5000010)'$$]) AS s (arguments),

@@ -42,7 +42,6 @@ is($code, '22023', 'a pool that overlaps');
 like($text, qr/pool "other" would overlap with pool "(some|one)"/, 'with which one');
 unlike($text, qr/CONTEXT/, 'and no more');
 is((error_of($admin, create_pool(q{'a/b', int8range(30, 31)})))[0], '22023', 'a name with a slash');
-is((error_of($admin, create_pool(q{'a', int8range(30, 41), spares => 2})))[0], '22023', 'spare worker IDs');
 is((error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://127.0.0.1:1')))[0], '08000', 'no etcd there');
 ($code, $text) = error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://127.0.0.1:1'));
 like($text, qr/HINT:  The change may have been made/, 'a change may have been made');

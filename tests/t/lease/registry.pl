@@ -20,7 +20,7 @@ $main->safe_psql('postgres', q{
 	CREATE ROLE node LOGIN;
 	SELECT snowflake_create_pool('eight', '[0,8)');
 	SELECT snowflake_create_pool('many', '[100,260)');
-	SELECT snowflake_create_pool('main', '[1000,1100)', spares => 4, unused => true);
+	SELECT snowflake_create_pool('main', '[1000,1100)', unused => true);
 	SELECT snowflake_create_pool('short', '[2000,2001]', lease => '1 s', hold => '1 s', max_ahead => '1 s');
 	SELECT snowflake_create_registry('node')});
 sub pools { my ($node, $columns, $database) = @_;
@@ -215,13 +215,6 @@ $lost->{holder}{started} += 1;
 is(kind(renew($standby, $lost)), 'refused fenced lost', 'promotion: a lease is lost');
 is(kind(acquire($standby, $lost, last => $lost_id)),
 	'refused grace origin', 'promotion: its server waits');
-# The server that hosts the registry need not wait, if the pool has spare worker IDs.
-my $system = $standby->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
-my ($device, $inode) = (stat $standby->data_dir)[ 0, 1 ];
-my $boot = slurp_file('/proc/sys/kernel/random/boot_id') =~ s/[-\s]//gr;
-my $host = server(34, identity => { system => 0 + $system, boot => $boot, device => $device, inode => $inode });
-my $spare = granted(acquire($standby, $host));
-between($spare, 1096, 1099, 'promotion: the promoted server gets a spare worker ID at once');
 $standby->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
 my $next_holder = server(35);
 is(granted(acquire($standby, $next_holder, fixed => $lost_id)), $lost_id, 'the lost worker ID is leased again');
@@ -244,7 +237,7 @@ $standby->stop;
 # registry printed, and declares that this registry counts from now on.
 $main->safe_psql('postgres', 'CREATE ROLE keeper LOGIN; CREATE DATABASE shop OWNER keeper; CREATE DATABASE restored OWNER keeper');
 $main->safe_psql('shop', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
-$main->safe_psql('shop', q{SELECT snowflake_create_pool('main', '[0,10)', except_ids => '{[2,4)}', spares => 1, namespace => 'n')});
+$main->safe_psql('shop', q{SELECT snowflake_create_pool('main', '[0,10)', except_ids => '{[2,4)}', namespace => 'n')});
 my ($shop, $gone) = (server(40), server(41));
 granted(acquire($main, $_, database => 'shop')) for $shop, $gone;
 release($main, $gone, database => 'shop');
@@ -257,8 +250,8 @@ isnt(leases($main, 'shop'), '', 'there are leases');
 is(leases($main, 'restored'), '', 'restored: and none in the dump');
 is((error_of($main, 'SET ROLE keeper; SELECT _snowflake.pool_calls()', 'shop'))[0], '42501', 'restored: the owner may not read the pools');
 $main->safe_psql('restored', $calls);
-is($main->safe_psql('restored', 'SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead FROM snowflake_pools'),
-	'main|n|[0,10)|{[2,4)}|1|00:10:00|00:00:30|00:01:00', 'restored: the calls make the pools again');
+is($main->safe_psql('restored', 'SELECT pool, namespace, worker_ids, except_ids, lease, hold, max_ahead FROM snowflake_pools'),
+	'main|n|[0,10)|{[2,4)}|00:10:00|00:00:30|00:01:00', 'restored: the calls make the pools again');
 $main->safe_psql('restored', 'SELECT snowflake_declare_registry()');
 like(kind(acquire($main, server(42), database => 'restored')), qr/^refused grace/, 'restored: no new lease at once');
 isnt(kind(renew($main, $shop, database => 'restored')), 'renewed', 'restored: a lease that it does not know is not renewed');

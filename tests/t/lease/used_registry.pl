@@ -37,7 +37,7 @@ wait_until('the second call has granted them', sub { worker($two, 'worker_id') e
 is($registry->safe_psql('postgres', 'SELECT pool, worker_ids, leased FROM snowflake_pools'), 'default|[0,1024)|2', 'and made no other pool');
 
 # The views of each server show that registry.
-my %query = (snowflake_workers => 'SELECT worker_id, state, port, role FROM snowflake_workers ORDER BY worker_id',
+my %query = (snowflake_workers => 'SELECT worker_id, state, port FROM snowflake_workers ORDER BY worker_id',
 	snowflake_pools => 'SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, made, leased, free, never_leased, era FROM snowflake_pools');
 for my $view (sort keys %query)
 {

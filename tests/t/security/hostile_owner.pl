@@ -24,7 +24,7 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE owner LOGIN; CREATE ROLE caller LOGIN; CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor;
 	CREATE DATABASE reg OWNER owner});
 my @functions = ('_snowflake.lease(text, jsonb)', '_snowflake.read_registry()', 'snowflake_create_registry(text)', 'snowflake_revoke_worker(text, integer, text)',
-	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, boolean, text)',
+	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, text, boolean, text)',
 	'snowflake_drop_pool(text, text)', 'snowflake_end_grace_period(text)', 'snowflake_declare_registry(text)');
 my $grants = join '; ', map { "GRANT EXECUTE ON FUNCTION " . (/^_/ ? '' : 'public.') . "$_ TO caller" } @functions;
 my $pool = q{SELECT public.snowflake_create_pool('main', '[0,8)', lease => '1 s', hold => '1 s', max_ahead => '1 s')};

@@ -195,8 +195,6 @@ impl EtcdInput {
             clean_since: if is_behind { self.random } else { clean_since },
             // A server makes its answer itself, and hears it when it is stored.
             revocable: false,
-            // No server is the host of etcd, so spare worker IDs serve nobody.
-            asker_hosts: false,
             random: self.random,
         }
     }
@@ -427,12 +425,11 @@ impl<'a> Table<'a> {
     }
 
     fn free(&self, free: &Free) -> impl Iterator<Item = &Row> {
-        self.ordinary().filter(|row| free.has(row))
+        self.granted().filter(|row| free.has(row))
     }
 
-    fn ordinary(&self) -> impl Iterator<Item = &Row> {
-        let rows = self.own();
-        rows.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker))
+    fn granted(&self) -> impl Iterator<Item = &Row> {
+        self.own().filter(|row| self.pool.has(row.worker))
     }
 
     /// The rows of the pool's range; others are those of pools that were dropped.
@@ -454,8 +451,11 @@ impl Rows for Table<'_> {
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
-        let ids = self.pool.ids.start..self.pool.first_spare();
-        let mut ids = ids.filter_map(|id| WorkerId::new(i32::try_from(id).ok()?));
+        let mut ids = self
+            .pool
+            .ids
+            .clone()
+            .filter_map(|id| WorkerId::new(i32::try_from(id).ok()?));
         ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
     }
 
@@ -469,8 +469,8 @@ impl Rows for Table<'_> {
 
     fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let granted = number(self.ordinary().count());
-        let unused = self.pool.ordinary().saturating_sub(granted);
+        let granted = number(self.granted().count());
+        let unused = self.pool.size().saturating_sub(granted);
         let unused = if with_unused { unused } else { 0 };
         number(self.free(free).count()).saturating_add(unused)
     }

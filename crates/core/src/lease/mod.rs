@@ -299,9 +299,6 @@ pub struct Pool {
     pub ids: Range<i64>,
     /// Worker IDs of the range that are never granted.
     pub except: Vec<Range<i64>>,
-    /// How many worker IDs at the end of the range are spare: only for the server that
-    /// hosts the registry, when it was promoted.
-    pub spares: i64,
     /// How far a bound may lie ahead of its holder's clock: for so long a holder does without
     /// the registry. See also [`Pool::patience`].
     pub lease: Millis,
@@ -346,7 +343,6 @@ impl Pool {
             name: etcd::DEFAULT_POOL.to_string(),
             ids: 0..1024,
             except: Vec::new(),
-            spares: 0,
             lease: Millis::new(600_000),
             hold: Millis::new(30_000),
             max_ahead: Millis::new(60_000),
@@ -371,25 +367,23 @@ impl Pool {
         }
     }
 
-    /// How many worker IDs servers can get: those that are neither excepted nor spare.
+    /// How many worker IDs servers can get: those that are not excepted.
     #[must_use]
-    pub fn ordinary(&self) -> i64 {
-        let end = self.first_spare();
+    pub fn size(&self) -> i64 {
         let excepted = self.except.iter().map(|ids| {
-            let (from, to) = (ids.start.max(self.ids.start), ids.end.min(end));
+            let (from, to) = (ids.start.max(self.ids.start), ids.end.min(self.ids.end));
             to.saturating_sub(from).max(0)
         });
-        (end - self.ids.start - excepted.sum::<i64>()).max(0)
+        (self.ids.end - self.ids.start - excepted.sum::<i64>()).max(0)
     }
 
-    /// `None` if the pool makes no sense: no worker ID, one outside 0 to 2^31 - 1, more
-    /// spare ones than there are, or a duration that is not positive.
+    /// `None` if the pool makes no sense: no worker ID, one outside 0 to 2^31 - 1,
+    /// or a duration that is not positive.
     #[must_use]
     pub fn checked(self) -> Option<Self> {
         let ids = self.ids.start >= 0 && self.ids.end <= 1 << 31 && self.ids.start < self.ids.end;
-        let spares = self.spares >= 0 && self.spares < self.ids.end.saturating_sub(self.ids.start);
         let times = self.lease > Millis::ZERO && self.hold > Millis::ZERO;
-        (ids && spares && times && self.max_ahead >= Millis::ZERO).then_some(self)
+        (ids && times && self.max_ahead >= Millis::ZERO).then_some(self)
     }
 
     /// Whether a worker ID is one of this pool.
@@ -397,18 +391,6 @@ impl Pool {
     pub fn has(&self, worker: WorkerId) -> bool {
         let id = i64::from(worker.get());
         self.ids.contains(&id) && !self.except.iter().any(|ids| ids.contains(&id))
-    }
-
-    /// Whether a worker ID is kept for the server that hosts the registry.
-    #[must_use]
-    pub fn is_spare(&self, worker: WorkerId) -> bool {
-        i64::from(worker.get()) >= self.first_spare()
-    }
-
-    /// The first spare worker ID; the end of the range if there is none.
-    #[must_use]
-    pub const fn first_spare(&self) -> i64 {
-        self.ids.end.saturating_sub(self.spares)
     }
 
     /// What a holder must know.

@@ -43,8 +43,8 @@
 //!    longer as may be lost, so
 //!    that the servers that live keep their worker IDs. Then every floor is at or above
 //!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
-//!    from the wait, but not from the floor, are a later incarnation of the same identity
-//!    whose patience and hold had not passed, and the server that hosts the registry, for a spare.
+//!    from the wait, but not from the floor, is a later incarnation of the same identity
+//!    whose patience and hold had not passed.
 //!    A lease of which they had is not renewed: a takeover may be lost. What is lost is short, so
 //!    a lease that was granted in it is; but a row that somebody had for long may have been
 //!    renewed for a whole lease. Such a row rests until that has passed: see `State::rests`.
@@ -110,7 +110,7 @@ const CLOCK_SLACK: Millis = Millis::new(1_000);
 /// bound has.
 const RESTING_MAX: usize = 3;
 
-/// Which rows are asked for: those that are neither spare nor excepted, and are free.
+/// Which rows are asked for: those that are not excepted, and are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Free {
     /// A row is free that is released, or has `leased_until` at or before it.
@@ -123,7 +123,7 @@ pub struct Free {
 }
 
 impl Free {
-    /// Whether a row, which is neither spare nor excepted, is one of them.
+    /// Whether a row, which is not excepted, is one of them.
     #[must_use]
     pub fn has(&self, row: &Row) -> bool {
         let is_free = row.released || row.leased_until <= self.expired;
@@ -171,7 +171,7 @@ pub trait Rows {
     /// All rows whose holder has this identity.
     fn held_by(&mut self, identity: &ServerKey) -> Vec<Row>;
 
-    /// The first worker ID of the pool that is not excepted, not spare, and has no row.
+    /// The first worker ID of the pool that is not excepted and has no row.
     fn unused(&mut self) -> Option<WorkerId>;
 
     /// Of these rows the one with the least `leased_until`.
@@ -181,7 +181,7 @@ pub trait Rows {
     fn least_bound(&mut self, free: &Free) -> Option<Row>;
 
     /// How many of these rows there are, and, with `with_unused`, how many worker IDs that are
-    /// neither excepted nor spare and have no row. Need not count further than to `most`.
+    /// not excepted and have no row. Need not count further than to `most`.
     fn count_free(&mut self, free: &Free, with_unused: bool, most: i64) -> i64;
 
     /// The greatest `heard` of the rows, also of other pools. `None` if there is no row; a host
@@ -1030,10 +1030,7 @@ impl Desk<'_> {
         let own = own.into_iter().min_by_key(floor);
         if let Some((cause, retry)) = state.grace(pool, now) {
             let own = own.filter(|_| latest.is_none());
-            let spare = || self.spare(state, rows);
-            return own
-                .or_else(spare)
-                .ok_or(RegistryError::Grace { cause, retry });
+            return own.ok_or(RegistryError::Grace { cause, retry });
         }
         let free = Free {
             expired: self.expired(state),
@@ -1054,7 +1051,7 @@ impl Desk<'_> {
                 _ => long,
             }
         };
-        let reserve = (pool.ordinary() / 4).max(1);
+        let reserve = (pool.size() / 4).max(1);
         let is_ample = |rows: &mut Draft<T>| {
             let with_unused = unused.as_ref().is_some_and(has_passed);
             let count = rows.stored.count_free(&free, with_unused, reserve + 1);
@@ -1101,23 +1098,6 @@ impl Desk<'_> {
         let cause = state.loss.map_or(Cause::Recovery, |loss| loss.cause);
         let retry = floor.since(self.request.clock);
         RegistryError::Grace { cause, retry }
-    }
-
-    /// A spare worker ID for a server that hosts the registry and was just promoted. The
-    /// timelines take turns between two groups, so that two promotions in a row, the
-    /// first of which is lost, give two different ones.
-    fn spare(&self, state: &State, rows: &mut Draft<impl Rows>) -> Option<StoredRow> {
-        if !self.input.asker_hosts || state.loss?.cause != Cause::Origin {
-            return None;
-        }
-        let turn = i64::try_from(self.input.origin.timeline % 2).ok()?;
-        let spares = self.pool.first_spare()..self.pool.ids.end;
-        let mut group = spares
-            .filter(|id| (id - self.pool.first_spare()) % 2 == turn)
-            .filter_map(|id| WorkerId::new(i32::try_from(id).ok()?))
-            .filter(|worker| self.pool.has(*worker));
-        let unused = group.find(|worker| rows.get(*worker).is_none());
-        unused.map(|worker| StoredRow::unused(self, worker, false))
     }
 
     fn granted(&self, rows: &mut Draft<impl Rows>, row: &Row, because: FloorCause) -> Answer {

@@ -100,8 +100,6 @@ pub struct RegistryInput {
     pub clean_since: u128,
     /// Who asks can undo what is stored for the answer, and has read the answer.
     pub revocable: bool,
-    /// The server that asks is the one that hosts the state.
-    pub asker_hosts: bool,
     /// Random bits, for a new era.
     pub random: u128,
 }

@@ -56,14 +56,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub fn registry_input(&self, now: i64, asker_hosts: bool) -> RegistryInput {
+    pub fn registry_input(&self, now: i64) -> RegistryInput {
         RegistryInput {
             now: RegistryMillis::new(now + self.off),
             origin: self.origin,
             start: self.start,
             clean_since: self.clean_since,
             revocable: true,
-            asker_hosts,
             // Different in each registry, and with each start and change.
             random: self.start << 64 | u128::from(self.disk.0.serial),
         }
@@ -74,8 +73,8 @@ impl Registry {
     }
 
     /// Answers a request, at this true time.
-    pub fn handle(&mut self, request: &Request, now: i64, asker_hosts: bool) -> Reply {
-        let input = self.registry_input(now, asker_hosts);
+    pub fn handle(&mut self, request: &Request, now: i64) -> Reply {
+        let input = self.registry_input(now);
         self.answer_in_etcd(request, now).unwrap_or_else(|| {
             let (state, table) = &mut self.disk;
             lease_table::handle(state, table, request, &input)
@@ -99,8 +98,6 @@ pub struct Server {
     pub fixed: Option<WorkerId>,
     /// The registry that it asks.
     pub registry: usize,
-    /// It hosts that registry.
-    pub hosts: bool,
     pub off: i64,
     pub up: bool,
     pub frozen: bool,
@@ -234,7 +231,6 @@ pub struct World {
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub pool: i64,
-    pub spares: i64,
     pub servers: usize,
     pub tick: i64,
     pub lease: i64,
@@ -266,7 +262,6 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             pool: 1,
-            spares: 0,
             servers: 2,
             tick: SECOND,
             lease: 8 * SECOND,
@@ -282,9 +277,8 @@ impl World {
         let made = EPOCH - 500 * plan.step;
         let pool = Pool {
             name: "p".to_string(),
-            ids: 0..plan.pool + plan.spares,
+            ids: 0..plan.pool,
             except: Vec::new(),
-            spares: plan.spares,
             lease: Millis::new(plan.lease),
             hold: Millis::new(plan.hold),
             max_ahead: Millis::new(plan.max_ahead),
@@ -327,7 +321,6 @@ impl World {
             start: 1,
             clean_since: 1,
             revocable: true,
-            asker_hosts: false,
             random: 1,
         };
         world.registries.push(Registry {
@@ -398,7 +391,6 @@ impl World {
             identity,
             fixed: None,
             registry: self.registries.len() - 1,
-            hosts: false,
             off: 0,
             up: true,
             frozen: false,
@@ -445,10 +437,10 @@ impl World {
 
     /// A registry answers a request.
     pub fn answer(&mut self, registry: usize, from: usize, request: &Request) -> Reply {
-        let (now, hosts) = (self.now, self.servers[from].hosts);
+        let now = self.now;
         let registry = &mut self.registries[registry];
         let before = registry.disk.clone();
-        let reply = registry.handle(request, now, hosts);
+        let reply = registry.handle(request, now);
         lease_claims::an_old_token_changes_nothing(&before, &registry.disk, request);
         if registry.disk != before {
             registry.copies.push(before);
@@ -758,7 +750,7 @@ impl World {
         self.replace(0, How::Promotion);
         let (now, drawn) = (self.now, self.draw());
         let newest = self.registries.last_mut().unwrap();
-        let input = newest.registry_input(now, false);
+        let input = newest.registry_input(now);
         let mut pool = newest.disk.1.pool.clone();
         pool.made = input.now;
         let mut key = [2; 32];

@@ -132,7 +132,7 @@ fn a_registry_is_declared_whatever_a_node_has_said() {
         reply.answer,
         Answer::Refused(RegistryError::Stopped(_))
     ));
-    let input = world.registries[0].registry_input(world.now, false);
+    let input = world.registries[0].registry_input(world.now);
     let state = &mut world.newest().disk.0;
     state.declare(&input);
     assert_eq!((state.era.declared, &state.stopped), (u64::MAX, &None));

@@ -78,7 +78,7 @@ fn etcd_lease(pool: &Pool) -> i64 {
 impl Registry {
     /// Answers as a server does that asks etcd; the stored state and rows are its keys.
     pub fn answer_in_etcd(&mut self, request: &Request, now: i64) -> Option<Reply> {
-        let input = self.registry_input(now, false);
+        let input = self.registry_input(now);
         let (state, table) = &mut self.disk;
         let etcd = self.etcd.as_mut()?;
         etcd.keys.retain(|_, until| *until > now);
@@ -163,7 +163,6 @@ macro_rules! searches {
     };
 }
 
-// Spare worker IDs are for the server that hosts the registry.
 searches! {
     promote "promote";
     leads "leads";
@@ -353,7 +352,7 @@ fn a_claim_that_is_refused_prolongs_no_lease() {
 fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
     let mut world = world(2, 2);
     let request = world.ask(0).unwrap();
-    let input = world.registries[0].registry_input(world.now, false);
+    let input = world.registries[0].registry_input(world.now);
     let (state, table) = world.registries[0].disk.clone();
     // Nobody answers that one.
     world.crash(0, true);

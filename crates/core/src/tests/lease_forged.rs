@@ -62,7 +62,7 @@ impl Forger {
 /// A registry answers at the world's time.
 fn answer(world: &mut World, request: &Request) -> Reply {
     let now = world.now;
-    world.newest().handle(request, now, false)
+    world.newest().handle(request, now)
 }
 
 /// The transaction of the answer is aborted.
@@ -70,7 +70,7 @@ fn aborted(world: &mut World, request: &Request) -> Reply {
     let (now, mut copy) = (world.now, world.newest().clone());
     // The world draws random numbers by the serial, and each transaction has its own.
     copy.disk.0.serial += 7;
-    copy.handle(request, now, false)
+    copy.handle(request, now)
 }
 
 fn renewal(request: &Request, reply: &Reply) -> Ask {

@@ -1223,7 +1223,7 @@ fn a_registry_that_has_stopped_takes_no_proof_away() {
     };
     let now = world.now;
     let registry = world.newest();
-    let input = registry.registry_input(now, false);
+    let input = registry.registry_input(now);
     registry.disk.0.declare(&input);
     world.servers[0].off = -60 * SECOND;
     for _ in 0..3 {

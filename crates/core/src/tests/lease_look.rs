@@ -16,7 +16,7 @@ fn look(world: &mut World, registry: usize, memory: Option<Memory>) -> Reply {
         ..request
     };
     let now = world.now;
-    world.registries[registry].handle(&request, now, false)
+    world.registries[registry].handle(&request, now)
 }
 
 fn is_refused(reply: &Reply) -> bool {

@@ -3,7 +3,7 @@
 
 use super::super::lease::state::DAY;
 use super::super::lease::{Cause, RegistryError};
-use super::lease::{How, Plan, SECOND, World};
+use super::lease::{How, SECOND};
 
 use super::lease_traces::{
     PATIENCE, before_takeover, down, held, one_of_two, taken_over, why, world,
@@ -107,66 +107,6 @@ fn lost_tokens_make_nobody_wait_again() {
 }
 
 #[test]
-fn a_promoted_host_serves_itself_at_once() {
-    let plan = Plan {
-        spares: 2,
-        ..Plan::default()
-    };
-    let mut world = World::new(plan).tell();
-    world.servers[0].hosts = true;
-    world.servers[1].hosts = true;
-    world.seconds(5);
-    down(&mut world, 0);
-    world.crash(1, false);
-    // The standby of the first server, promoted.
-    world.replace(0, How::Promotion);
-    world.reboot(0);
-    assert!(world.until_issues(0, 2).is_some());
-    assert_eq!(held(&world, 0), Some(1), "{}", world.log.join("\n"));
-    // All of that is lost, and the next promotion follows.
-    world.freeze(0);
-    let changes = world.registries.last().unwrap().copies.len();
-    world.replace(changes, How::Promotion);
-    world.reboot(1);
-    assert!(world.until_issues(1, 2).is_some());
-    assert_eq!(held(&world, 1), Some(2));
-    world.wake(0);
-    world.seconds(60);
-    world.check();
-}
-
-/// Nobody but the host, not without a promotion, and not what was granted before.
-#[test]
-fn spares_are_for_a_promoted_host_only() {
-    let plan = Plan {
-        spares: 2,
-        servers: 3,
-        ..Plan::default()
-    };
-    let mut world = World::new(plan).tell();
-    world.seconds(40);
-    assert_eq!(
-        world
-            .servers
-            .iter()
-            .filter(|server| server.stamp().is_some())
-            .count(),
-        1
-    );
-    world.replace(0, How::Snapshot);
-    world.servers[2].hosts = true;
-    world.seconds(5);
-    assert!(held(&world, 2).is_none());
-    world.seconds(40);
-    assert!(held(&world, 2).is_none());
-    world.replace(0, How::Promotion);
-    world.seconds(2);
-    assert_eq!(held(&world, 2), Some(1));
-    assert!(held(&world, 1).is_none());
-    world.check();
-}
-
-#[test]
 fn an_old_registry_stops_until_it_is_declared() {
     let mut world = one_of_two();
     world.start(1);
@@ -181,7 +121,7 @@ fn an_old_registry_stops_until_it_is_declared() {
     };
     assert_eq!(stopped.seen.origin.timeline, 2);
     assert!(world.servers[0].issued_at < Some(world.now - 15 * SECOND));
-    let input = world.registries[0].registry_input(world.now, false);
+    let input = world.registries[0].registry_input(world.now);
     world.registries[0].disk.0.declare(&input);
     assert!(
         world.until_issues(0, PATIENCE).is_some(),
@@ -417,7 +357,7 @@ fn an_administrator_ends_the_grace_period() {
     world.start(1);
     world.seconds(2);
     assert!(held(&world, 1).is_none());
-    let input = world.registries[1].registry_input(world.now, false);
+    let input = world.registries[1].registry_input(world.now);
     world.registries[1].disk.0.end_grace(&input);
     assert!(world.until_issues(1, 2).is_some());
     // The floor stays.

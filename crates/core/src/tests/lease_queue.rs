@@ -28,7 +28,6 @@ impl World {
             name: "queue".to_string(),
             ids: 0..3,
             except: vec![],
-            spares: 0,
             lease: Millis::new(LEASE),
             hold: Millis::new(5 * SECOND),
             max_ahead: Millis::new(SECOND),
@@ -104,7 +103,6 @@ fn registry_input(now: i64) -> RegistryInput {
         start: 1,
         clean_since: 1,
         revocable: true,
-        asker_hosts: false,
         random: 1,
     }
 }

@@ -59,7 +59,7 @@ use Event::{
     Revoke, Snapshot, Stop, StopLate, Wake,
 };
 
-const PROFILES: [(&str, &[Event]); 13] = [
+const PROFILES: [(&str, &[Event]); 12] = [
     (
         "promote",
         &[
@@ -146,10 +146,6 @@ const PROFILES: [(&str, &[Event]); 13] = [
         &[Crash, CrashLoop, Reboot, Stop, StopLate, Long, Lead],
     ),
     (
-        "spares",
-        &[Promote, PromoteTwice, Crash, Freeze, Wake, Long],
-    ),
-    (
         "away",
         &[
             Away, Crash, Freeze, Wake, Long, Stop, StopLate, Revoke, ClockFar,
@@ -207,7 +203,6 @@ impl Walk {
         let pool = random.pick(&[1, 1, 2]);
         let plan = Plan {
             pool,
-            spares: if profile == "spares" { 2 } else { 0 },
             servers: random.pick(&[2, 3]),
             tick: random.pick(&[SECOND, SECOND, 4 * SECOND, 700]),
             ..if is_long {
@@ -221,7 +216,6 @@ impl Walk {
             world = world.tell();
         }
         world.keep_memory = random.percent(50);
-        world.servers[0].hosts = profile == "spares";
         if profile == "slow" {
             for server in 0..plan.servers {
                 world.servers[server].off = near(&mut random, plan);
@@ -486,7 +480,7 @@ impl Walk {
             Event::Revoke => {
                 let now = self.world.now;
                 let registry = self.world.newest();
-                let input = registry.registry_input(now, false);
+                let input = registry.registry_input(now);
                 let (state, table) = &mut registry.disk;
                 let worker = super::super::id::WorkerId::new(0).unwrap();
                 super::lease_table::revoke(state, table, worker, &input);
@@ -560,7 +554,7 @@ impl Walk {
             let now = world.now;
             let newest = world.newest();
             if newest.disk.0.stopped.is_some() && !declared {
-                let input = newest.registry_input(now, false);
+                let input = newest.registry_input(now);
                 newest.disk.0.declare(&input);
                 world.say(|| "an administrator declares".to_string());
                 (left, declared) = (wait, true);
@@ -654,7 +648,6 @@ searches! {
     backups "backups";
     clocks "clocks";
     crashes "crashes";
-    spares "spares";
     away "away";
     mixed "mixed";
 }

@@ -36,9 +36,9 @@ impl Table {
         }
     }
 
-    fn ordinary(&self) -> impl Iterator<Item = &Row> {
+    fn granted(&self) -> impl Iterator<Item = &Row> {
         let rows = self.rows.values();
-        rows.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker))
+        rows.filter(|row| self.pool.has(row.worker))
     }
 }
 
@@ -54,25 +54,28 @@ impl Rows for Table {
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
-        let ids = self.pool.ids.start..self.pool.first_spare();
-        let mut ids = ids.filter_map(|id| WorkerId::new(i32::try_from(id).unwrap()));
+        let mut ids = self
+            .pool
+            .ids
+            .clone()
+            .filter_map(|id| WorkerId::new(i32::try_from(id).unwrap()));
         ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
     }
 
     fn longest_free(&mut self, free: &Free) -> Option<Row> {
-        let rows = self.ordinary().filter(|row| free.has(row));
+        let rows = self.granted().filter(|row| free.has(row));
         rows.min_by_key(|row| row.leased_until).cloned()
     }
 
     fn least_bound(&mut self, free: &Free) -> Option<Row> {
-        let rows = self.ordinary().filter(|row| free.has(row));
+        let rows = self.granted().filter(|row| free.has(row));
         rows.min_by_key(|row| row.bound).cloned()
     }
 
     fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
         let number = |count: usize| i64::try_from(count).unwrap();
-        let rows = number(self.ordinary().filter(|row| free.has(row)).count());
-        let unused = self.pool.ordinary() - number(self.ordinary().count());
+        let rows = number(self.granted().filter(|row| free.has(row)).count());
+        let unused = self.pool.size() - number(self.granted().count());
         rows + if with_unused { unused } else { 0 }
     }
 

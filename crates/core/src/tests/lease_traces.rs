@@ -502,7 +502,7 @@ fn a_copy_of_a_running_machine_is_found() {
 fn a_revoked_worker_id_is_free_after_the_usual_time() {
     let mut world = one_of_two();
     world.start(1);
-    let input = world.registries[0].registry_input(world.now, false);
+    let input = world.registries[0].registry_input(world.now);
     let (state, table) = &mut world.newest().disk;
     super::lease_table::revoke(state, table, WorkerId::new(0).unwrap(), &input).unwrap();
     world.seconds(4);
@@ -671,10 +671,6 @@ fn pools() {
         },
         Pool {
             ids: 3..3,
-            ..pool.clone()
-        },
-        Pool {
-            spares: 2,
             ..pool.clone()
         },
         Pool {

@@ -213,7 +213,7 @@ fn resumes(world: &World, plan: Plan) -> Result<(), String> {
         let now = world.now;
         let newest = world.newest();
         if issues.is_none() && newest.disk.0.stopped.is_some() {
-            let input = newest.registry_input(now, false);
+            let input = newest.registry_input(now);
             newest.disk.0.declare(&input);
             issues = world.until_issues(server, most);
         }

@@ -42,7 +42,6 @@ fn input(timeline: u64, start: u128) -> RegistryInput {
         start,
         clean_since: 0,
         revocable: true,
-        asker_hosts: false,
         random: start,
     }
 }
