@@ -91,7 +91,7 @@ pub unsafe fn begin(
     // The parts of such a command are commands too.
     let is_part = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_SUBCOMMAND;
     let is_within = FRAMES.with_borrow(|frames| !frames.is_empty());
-    if is_part || !is_within && !(is_watched && guc::new_keys_is_set()) {
+    if is_part || !(is_within || is_watched && guc::new_keys_is_set()) {
         return false;
     }
     let wanted = guc::new_keys(is_within_function_of_other()).filter(|_| {

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use snowflake_core::id::{BootNanos, UnixMillis};
 use snowflake_core::lease::node::{Next, Node, NodeInput};
-use snowflake_core::lease::{Holder, Nonce, Reply, Request, Role, ServerKey};
+use snowflake_core::lease::{Holder, Nonce, Reply, Request, ServerKey};
 use snowflake_registry_client::etcd::host::EtcdRegistry;
 use snowflake_registry_client::etcd::url::{Url, is_etcd};
 use snowflake_registry_client::libpq::wait::Stop;
@@ -103,7 +103,6 @@ fn node(number: u64, draw: u128) -> Node {
         device: 64_769,
         inode: number,
         generator: 0,
-        role: Role::NONE,
     };
     let holder = Holder {
         identity,
