@@ -11,6 +11,7 @@
 //! | field | rule |
 //! |---|---|
 //! | `key` | the generator, as in its slot; [`SERVER`]: the server; 0: the place is free. Stored with Release under the clock lock |
+//! | `owner` | the role that owned the generator when it took the place, as an OID; stored before `key`, and read under the clock lock |
 //! | `generation` | a copy of the generation of the tenure, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under the clock lock, last |
 //! | `max_ahead` | a copy of the tenure's limit (milliseconds; -1: none); stored before `generation` |
 //! | `needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
@@ -19,7 +20,7 @@
 //! | `state` | the tenure, and what the keeper has here; under the clock lock of [`super::shmem`] |
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
@@ -31,8 +32,12 @@ use snowflake_core::tenure::{Generation, Tenure};
 pub const SERVER: u64 = u64::MAX;
 
 /// How many generators of a server can lease worker IDs of their own: 150 kB of shared memory.
-/// Only the generators of roles with USAGE on a pool can use them up.
+/// Only the generators of roles with USAGE on a pool can take them.
 pub const PLACES: usize = 64;
+
+/// How many of the places the generators of one role can take, unless it is a superuser: no role
+/// uses up those of others.
+pub const SHARE: usize = PLACES / 4;
 
 /// See the head of the file.
 #[repr(C)]
@@ -40,6 +45,7 @@ pub struct LeaseSlot {
     generation: AtomicU64,
     max_ahead: AtomicI64,
     key: AtomicU64,
+    owner: AtomicU32,
     needed: AtomicI64,
     known: AtomicI64,
     used: AtomicU64,
@@ -109,6 +115,7 @@ impl LeaseSlot {
             generation: AtomicU64::new(state.tenure.generation.bits()),
             max_ahead: AtomicI64::new(-1),
             key: AtomicU64::new(key),
+            owner: AtomicU32::new(0),
             needed: AtomicI64::new(i64::MIN),
             known: AtomicI64::new(i64::MIN),
             used: AtomicU64::new(0),
@@ -121,8 +128,14 @@ impl LeaseSlot {
         self.key.load(Ordering::Acquire)
     }
 
-    /// Gives a free place to a generator. Under the clock lock.
-    pub fn set_key(&self, key: u64) {
+    /// The role that owned the generator when it took the place. Under the clock lock.
+    pub fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
+    /// Gives a free place to a generator of this role. Under the clock lock.
+    pub fn give(&self, key: u64, owner: u32) {
+        self.owner.store(owner, Ordering::Relaxed);
         self.key.store(key, Ordering::Release);
     }
 

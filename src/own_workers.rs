@@ -24,7 +24,7 @@ use pgrx::pg_sys;
 
 use super::error::own_workers::{self as errors, Lacks};
 use super::error::{self, Error};
-use super::lease_state::{LeaseSlot, LeaseState, Short};
+use super::lease_state::{LeaseSlot, LeaseState, SHARE, Short};
 use super::shmem::{Shared, SlotKey};
 use super::{catalog, compat, encoding, guc, os_clock};
 use snowflake_core::id::WorkerId;
@@ -52,7 +52,8 @@ pub fn of_generator(
     let name = catalog::relation_name(relation);
     let database = catalog::database_name();
     let shown = Short::new(&format!("{name} of database \"{database}\""));
-    take_place(shared, key, wanted, shown).ok_or_else(|| errors::no_place(&name))
+    let owner = catalog::owner_of(relation).ok_or_else(|| error::no_such_relation(relation))?;
+    take_place(shared, key, owner, wanted, shown).ok_or_else(|| errors::no_place(&name))
 }
 
 /// Whether a generator may lease worker IDs of its own from a pool. The sequence is locked.
@@ -99,24 +100,34 @@ pub fn worker_of(shared: &Shared, key: SlotKey) -> Option<WorkerId> {
     shared.lease_of(key)?.generation().worker()
 }
 
-/// Takes a place for a generator, or finds the one that it has. `None` if all are taken.
+/// Takes a place for a generator, or finds the one that it has. `None` if all are taken, or those
+/// that its owner can have.
 /// Places are taken in their order and stay taken, so no generator gets a second one.
 fn take_place(
     shared: &Shared,
     key: SlotKey,
+    owner: pg_sys::Oid,
     pool: Short<64>,
     name: Short<160>,
 ) -> Option<&'static LeaseSlot> {
     let now = os_clock::read();
+    // SAFETY: a catalog look-up, in a transaction.
+    let has_all = unsafe { pg_sys::superuser_arg(owner) };
+    let owner = owner.to_u32();
+    // Of a place that is free. All places change under the lock that is held here.
+    let may_take = || {
+        let taken = shared.leased().iter().filter(|lease| lease.key() != 0);
+        has_all || taken.filter(|lease| lease.owner() == owner).count() < SHARE
+    };
     let is_mine = |lease: &&'static LeaseSlot| {
         [0, key.bits()].contains(&lease.key())
             && shared.with_lease(lease, |_, state| {
-                if lease.key() == 0 {
+                if lease.key() == 0 && may_take() {
                     let since = Some(now.wall.millis());
                     *state = LeaseState::new(state.tenure, since);
                     state.shown.waits_since = Some(now.boot);
                     (state.name, state.pool) = (name, pool);
-                    lease.set_key(key.bits());
+                    lease.give(key.bits(), owner);
                 }
                 lease.key() == key.bits()
             })

@@ -3,7 +3,7 @@
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
-use super::super::lease_state::{PLACES, Shown};
+use super::super::lease_state::{PLACES, SHARE, Shown};
 use super::keeper::{failure, not_running};
 use super::{Code, Error, invalid, not_ready};
 
@@ -77,14 +77,15 @@ fn quote_identifier(name: &str) -> String {
     pgrx::spi::quote_identifier(name)
 }
 
-/// All places are taken.
+/// All places are taken, or those that the owner can have.
 pub fn no_place(name: &str) -> Error {
     ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
         .error(format!(
             "generator {name} finds no place to lease a worker ID"
         ))
         .detail(format!(
-            "Up to {PLACES} generators of this server can lease worker IDs of their own."
+            "Up to {PLACES} generators of this server can lease worker IDs of their own, and up to \
+             {SHARE} of one role that is no superuser."
         ))
         .hint("A restart of the server makes the places of dropped generators free.")
 }

@@ -78,6 +78,23 @@ like(lacks('ids."The ""pool"'), qr/no foreign server for pool "The "it's" pool".
 sql("SELECT snowflake_create_generator('ids.own', \$\$$label pool=servers\$\$)");
 like(lacks('ids.own'), qr/pool "servers" is the one of this server/, 'the pool of the server, even for a superuser');
 
+# A role with the grant uses up its share of the places, and no more: a call takes one, and waits for a registry in vain, and a generator
+# that is dropped keeps its place.
+sub call { my ($name, $role) = @_; return (error_of($node, "SET SESSION AUTHORIZATION $role; SET statement_timeout = '500ms'; SELECT snowflake_nextval('ids.$name')", 'shop'))[0]; }
+sql('GRANT USAGE ON FOREIGN SERVER generators TO boss');
+for my $n (1 .. 16)
+{
+	sql("SELECT snowflake_create_generator('ids.n$n', \$\$$label\$\$)", 'shop');
+	is(call("n$n", 'shop'), '57014', "place $n of a role");
+	sql("DROP SEQUENCE ids.n$n", 'shop');
+}
+is(call('s', 'shop'), '53400', 'no further one');
+is(call('g', 'boss'), '57014', 'the place of another role');
+sql("SELECT snowflake_create_generator('ids.n$_', \$\$$label\$\$)") for 1 .. 17;
+is(call("n$_", (getpwuid $>)[0]), '57014', "place $_ of a superuser") for 1 .. 17;
+sql("DROP SEQUENCE ids.n$_") for 1 .. 17;
+sql('REVOKE USAGE ON FOREIGN SERVER generators FROM boss');
+
 # A dump has the server and its grants. The owner of a database cannot restore them.
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/shop.sql';
 command_ok([ 'pg_dump', '-d', $node->connstr('shop'), '-f', $dump ], 'a dump');
