@@ -864,6 +864,9 @@ impl SessionGenerator {
             if created && aborted && !key.is_default() {
                 // No generator will ever have both this OID and this past.
                 slot.abandon();
+            } else if created && !committed && key.is_default() {
+                // Another sequence is the default generator again, or may be.
+                slot.forget_mark();
             } else if unsettled {
                 slot.end_rewrite(committed);
             }
@@ -884,6 +887,7 @@ impl SessionGenerator {
                 slot.abandon();
                 slot.unpin();
             }
+            Some((_, slot)) if self.open.created_in.get() == mine => slot.forget_mark(),
             Some((_, slot)) => slot.end_rewrite(false),
             None => {}
         }

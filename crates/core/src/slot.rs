@@ -12,7 +12,7 @@
 //! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the cursor mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old cursor |
 //! | `window` | what the last reservation took (milliseconds), 0 at a start; under the reservation lock |
 //! | `seen` | both clocks when this generator last read them, for its statistics; under the reservation lock |
-//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. While it is there, it is the mark, whatever the disk says |
+//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock; forgotten by the process that has made the sequence, as that is undone, before it gives its locks back ([`Slot::forget_mark`]). While it is there, it is the mark, whatever the disk says |
 //! | `undone` | a mark up to `highest` was rolled back; until the next reservation. Stored at the end of the transaction, before its pin is given back |
 //! | `gap_at`, `put_back_at`, `end_is_near` | when a gap was left last, and when a mark was written back that others had changed (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
 //! | `clock_history` | which clocks have been used, see [`super::clock_seq`]; under the reservation lock |
@@ -382,6 +382,16 @@ impl Slot {
         self.live.bounds().clear();
         self.rest.file.store(0, Release);
         self.rest.window.store(0, Relaxed);
+    }
+
+    /// The sequence was made by a transaction, or a part of it, that does not commit now, and the
+    /// generator of before has its key again: [`Self::highest`] may be a mark of the file that
+    /// goes, so the one on disk counts, as at a start. The cursor stays: no later ID repeats.
+    /// Nobody else uses the generator until the transaction gives its locks back.
+    pub fn forget_mark(&self) {
+        self.unsettle();
+        self.rest.highest.store(0, Relaxed);
+        self.rest.undone.store(false, Relaxed);
     }
 
     /// The transaction that has rewritten the sequence, or a part of it, ends.
