@@ -179,7 +179,7 @@ COMMENT ON FUNCTION snowflake_declare_registry(text) IS
 -- would be taken, whoever made it, and run by whoever reads the view.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE VIEW _snowflake.here AS
-SELECT n.now, r.state - 'key' AS state, (SELECT array_agg(p.pool) FROM _snowflake.pools AS p) AS pools,
+SELECT n.now, r.state, (SELECT array_agg(p.pool) FROM _snowflake.pools AS p) AS pools,
     (SELECT array_agg(l.namespace ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS namespaces,
     (SELECT array_agg(l.lease ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS leases,
     NULL::boolean[] AS live

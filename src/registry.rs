@@ -42,7 +42,6 @@ mod witness;
 pub use place::{Place, ask_hosts, read_elsewhere, read_here};
 pub use pools::{WantedPool, create_pool, create_registry, drop_pool};
 
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -52,23 +51,15 @@ use serde::Deserialize;
 use self::witness::Note;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
-use super::{compat, server_key, session_generator, time};
+use super::{server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::registry::{self, Changes, Free, Rows, Vouchers, vouchers_of};
-use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
-    Answer, Ask, Era, Origin, Pool, RegistryError, RegistryMillis, Request, Row, ServerKey,
+    Answer, Ask, Origin, Pool, RegistryError, RegistryMillis, Request, Row, ServerKey,
 };
 use snowflake_registry_client::wire::{self, MessageError};
-
-thread_local! {
-    /// The era of the state that was read last.
-    static READ_ERA: Cell<Option<Era>> = const { Cell::new(None) };
-    /// The last transaction in which this session has begun an era.
-    static BEGAN_ERA: Cell<u32> = const { Cell::new(0) };
-}
 
 /// Reads the state, a pool, and the row of a worker ID. `leasable` are the worker IDs that are
 /// not excepted; `latest`: when the registry stops to wait for the last holder of the
@@ -158,12 +149,7 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
         MessageError::Content(why) => error::request_not_read(&why),
     })?;
     request.asker.fits().map_err(error::request_not_fit)?;
-    let function = c"_snowflake.lease()";
-    let registry = Registry::enter(function)?;
-    // A caller who aborts the transaction would know of an era that is never stored.
-    if BEGAN_ERA.get() == compat::transaction() {
-        return Err(error::needs_own_transaction(&function.to_string_lossy()));
-    }
+    let registry = Registry::enter(c"_snowflake.lease()")?;
     let shared = Lock::shared(request.asker.identity);
     if matches!(request.ask, Ask::Renew { .. })
         && let Some(reply) = registry.answer(pool, &mut request, shared)?
@@ -235,9 +221,7 @@ fn registry_input() -> Result<RegistryInput, Error> {
             timeline: timeline.into(),
             database: database.to_u32().into(),
         },
-        start: server_key::start(),
         clean_since: server_key::clean_since(),
-        revocable: true,
         random: u128::from_ne_bytes(random()?),
     })
 }
@@ -354,16 +338,10 @@ impl Registry {
     /// The state, and what is around it. The registry is locked.
     fn state(self) -> Result<(State, RegistryInput), Error> {
         let state = self.value("SELECT state FROM _snowflake.state WHERE id = 1", &[])?;
-        let mut state = Self::parsed_state(&state.ok_or_else(error::no_registry)?)?;
+        let mut state = parsed(&state.ok_or_else(error::no_registry)?)?;
         let input = registry_input()?;
         self.recover(&mut state, &input)?;
         Ok((state, input))
-    }
-
-    fn parsed_state(text: &str) -> Result<State, Error> {
-        let state: State = parsed(text)?;
-        READ_ERA.set(Some(state.era));
-        Ok(state)
     }
 
     /// Makes the state; `false` if there is one.
@@ -371,10 +349,7 @@ impl Registry {
         let made = self.value(
             "INSERT INTO _snowflake.state VALUES (1, $1::jsonb) ON CONFLICT DO NOTHING \
              RETURNING id",
-            &[&json(&State::new(
-                &registry_input()?,
-                SealKey::new(random()?),
-            ))],
+            &[&json(&State::new(&registry_input()?))],
         )?;
         Ok(made.is_some())
     }
@@ -391,7 +366,7 @@ impl Registry {
             .to_string();
         let found = self.guard.row(READ, &[pool, &id])?;
         let found = found.ok_or_else(|| error::no_pool(pool))?;
-        let state = Self::parsed_state(&found.text("state"))?;
+        let state = parsed(&found.text("state"))?;
         let stored: StoredPool = parsed(&found.text("pool"))?;
         let pool = stored.pool.checked();
         let pool = pool.ok_or_else(|| error::registry_not_read("a pool that makes no sense"))?;
@@ -447,9 +422,6 @@ impl Registry {
         changes: &Changes,
     ) -> Result<(), Error> {
         let is_alone = lock == Lock::Alone;
-        if READ_ERA.get() != Some(state.era) {
-            BEGAN_ERA.set(compat::transaction());
-        }
         if let Some((system, reached)) = changes.reached {
             let [system, reached] = [system.to_string(), reached.get().to_string()];
             self.value(KEEP_REACHED, &[&system, &reached])?;

@@ -280,9 +280,8 @@ pub fn foreign_memory(asker: &Holder) -> Error {
     ERRCODE_SUCCESSFUL_COMPLETION
         .error("refused a request: it remembers another registry")
         .detail(format!(
-            "The server on host \"{host}\"{address}, port {port}, data directory \"{directory}\" sends what \
-             this registry has not sealed. It has asked another registry before, or one that this \
-             one replaces, or the request is forged."
+            "The server on host \"{host}\"{address}, port {port}, data directory \"{directory}\" has asked \
+             another registry before, or one that this one replaces."
         ))
         .hint(
             "If the server has asked another registry, it now leases from this one. Two registries \

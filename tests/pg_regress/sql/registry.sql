@@ -194,7 +194,6 @@ SELECT string_agg(pool, ' ' ORDER BY pool) FROM snowflake_pools;
 SET ROLE regress_snowflake_server;
 SELECT gist(ask('main', 9, 1, '{"acquire": {"fixed": 10}}'));
 SELECT count(*) FROM jsonb_array_elements(_snowflake.read_registry() -> 'pools');
-SELECT _snowflake.read_registry() -> 'state' ? 'key' AS shows_the_key;
 SELECT e.code, e.message FROM error_of_registry('TABLE _snowflake.leases') AS e;
 SET ROLE regress_snowflake_monitor;
 SELECT worker_id, host FROM snowflake_workers WHERE worker_id = 10;

@@ -60,8 +60,7 @@ sub take_in
 	return $answer;
 }
 
-# Asks the registry at a database of a node, and once more if it has stored a new era first.
-# `how` may have a database, a pool, and a role.
+# Asks the registry at a database of a node. `how` may have a database, a pool, and a role.
 sub ask
 {
 	my ($node, $server, $ask, %how) = @_;
@@ -69,10 +68,7 @@ sub ask
 	my $request = request($server, $ask);
 	my @role = $how{role} ? (extra_params => [ '-U', $how{role} ]) : ();
 	my $text = $node->safe_psql($how{database} // 'postgres', "SELECT _snowflake.lease('$pool', \$json\$$request\$json\$)", @role);
-	my $answer = take_in($server, $text);
-	return $answer unless $answer eq 'again';
-	die 'a registry stores an era once' if $how{again};
-	return ask($node, $server, $ask, %how, again => 1);
+	return take_in($server, $text);
 }
 
 sub acquire

@@ -66,7 +66,6 @@ use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::registry::{self, Free, Rows, Vouchers, vouchers_of};
-use super::seal::SealKey;
 use super::state::{DAY, RegistryInput, State};
 use super::{Answer, Ask, Cause, Origin, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
 
@@ -181,7 +180,6 @@ impl EtcdInput {
     /// The input for what is stored; for a new registry `None`.
     pub fn registry_input(&self, stored: Option<&Stored>) -> RegistryInput {
         let is_behind = stored.is_some_and(|stored| self.is_behind(stored));
-        let start = stored.map_or(0, |stored| stored.state.start);
         let clean_since = stored.map_or(0, |stored| stored.state.clean_since);
         RegistryInput {
             now: self.now,
@@ -191,10 +189,7 @@ impl EtcdInput {
                 database: 0,
             },
             // A restart that has lost something is one at which raft has gone back.
-            start: if is_behind { self.random } else { start },
             clean_since: if is_behind { self.random } else { clean_since },
-            // A server makes its answer itself, and hears it when it is stored.
-            revocable: false,
             random: self.random,
         }
     }
@@ -227,13 +222,12 @@ pub fn first(
     pool: &str,
     is_default_prefix: bool,
     etcd_input: &EtcdInput,
-    key: SealKey,
 ) -> Option<(Stored, StoredPool)> {
     if pool != DEFAULT_POOL || !is_default_prefix {
         return None;
     }
     let input = etcd_input.registry_input(None);
-    let mut state = State::new(&input, key);
+    let mut state = State::new(&input);
     state.lose(Cause::New, &input, Some(input.now));
     let pool = StoredPool {
         namespace: "default".to_string(),

@@ -59,14 +59,12 @@ pub mod etcd;
 mod hex;
 pub mod node;
 pub mod registry;
-pub mod seal;
 pub mod state;
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use self::seal::Seal;
 use self::state::Lengths;
 use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 
@@ -276,16 +274,14 @@ impl Era {
 /// has lost something. The node sends back what it was told, as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Memory {
+    /// See [`state::State::registry`].
+    #[serde(with = "hex")]
+    pub registry: u128,
     pub era: Era,
     /// How many changes of its state the registry had stored.
     pub serial: u64,
-    /// The start of the registry's server that has said this: see [`state::RegistryInput::start`].
-    #[serde(with = "hex")]
-    pub start: u128,
-    /// Proves that the node's token was granted or renewed in this era.
-    pub token: Option<Seal>,
-    /// Proves that the registry has said this: see [`seal`].
-    pub seal: Seal,
+    /// The node's token was granted in this era, or renewed, with the bound that it knows.
+    pub holds: bool,
 }
 
 /// The longest patience of a pool.
@@ -457,8 +453,8 @@ pub struct Request {
     pub number: u64,
     /// The node's clock.
     pub clock: UnixMillis,
-    /// The newest that the node knows of the registry. A registry that has not said it, and
-    /// is no copy of one that has, does not believe it.
+    /// The newest that the node knows of the registry. A registry that is another one, and no
+    /// copy of it, does not believe it.
     pub memory: Option<Memory>,
     pub ask: Ask,
 }
@@ -563,8 +559,6 @@ pub enum Answer {
     /// A later request of the same incarnation has arrived before this one. If this one
     /// is the latest that the incarnation has sent, it has a copy.
     Ignored,
-    /// The registry has begun a new era, and stores it first. The node asks again, without a change.
-    Again,
     Refused(RegistryError),
 }
 
@@ -643,8 +637,8 @@ pub enum RegistryError {
         /// The registry's clock, which may be the wrong one.
         now: RegistryMillis,
     },
-    /// The registry has not said what the node remembers. It is another one than the node
-    /// has asked before, or was made anew. What the node had there does not count here.
+    /// The node remembers another registry: it has asked that one before, or this one was made
+    /// anew. What the node had there does not count here.
     Foreign,
     /// The worker ID is not one of the pool.
     NotInPool { worker: WorkerId },

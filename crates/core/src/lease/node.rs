@@ -25,8 +25,7 @@
 //!    not ask all at once when the registry is back. IDs resume by themselves.
 //! 6. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
 //!    it had. Until then its server continues to issue below its bound. A token does not count
-//!    with a registry that does not know what the node remembers either:
-//!    [`RegistryError::Foreign`].
+//!    with another registry than the node remembers either: [`RegistryError::Foreign`].
 //! 7. **A clean stop.** The server closes first: it issues nothing from then on, and no
 //!    reservation is under way. Then [`Node::close`] gives the worker ID back.
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
@@ -463,10 +462,6 @@ impl Node {
             Answer::Renewed { bound, again, .. } => self.renewed((*bound, *again), sent, now),
             Answer::Released => Change::Returned,
             Answer::Ignored => self.copied(),
-            Answer::Again => {
-                self.sleep(LEAST_PAUSE, now);
-                Change::Nothing
-            }
             Answer::Refused(RegistryError::Fenced {
                 why: Fence::Copied, ..
             }) => self.copied(),

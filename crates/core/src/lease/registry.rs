@@ -55,41 +55,28 @@
 //! 11. **Back in time.** A generator that leases worker IDs of its own says how late the
 //!     floor may be. It gets a worker ID whose floor is not later, in the order of rule 4,
 //!     or none. What it had before goes to the tail when it is released.
-//! 12. **What a node remembers** counts from any node, but only with the right [`seal`](super::seal).
-//!     A node with another one is refused once. It is told what to remember from then on, and
+//! 12. **What a node remembers** counts: a later change than the registry knows, a token that it
+//!     does not know, or a bound past that of the row, each of its present era, shows a loss. Who
+//!     remembers another registry is refused once. It is told what to remember from then on, and
 //!     gives up what it had. See `State::listen`.
 //! 13. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
 //!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
-//! # The token that nobody knows
+//! # Trust
 //!
-//! A token that the registry does not know shows a loss only if the node's memory proves that
-//! it was granted in the registry's era. One of an earlier era was lost by a loss that is
-//! known already. The seal of a token covers its latest bound, so a renewal that is lost shows in
-//! the same way.
-//!
-//! # What was never stored
-//!
-//! A caller of a database's function can read its answer and then abort the
-//! transaction. So what is sealed may never have been stored, be it a serial or a grant;
-//! and what looks like a loss may be nothing. But as long as a server runs, it
-//! loses nothing that it has stored, and nor does a clean stop. Hence a memory tells
-//! nothing new if the registry's own server has said it, at this start or at one that ended
-//! with a clean stop: see `State::is_own`. That is known of the last starts only. What is
-//! shown of an earlier start may begin a grace period, once in an era. An era that was
-//! never stored would stop the registry, since it would be that of another registry. So nobody is
-//! told of an era before it is stored: the request that begins one is answered with
-//! [`Answer::Again`].
+//! Who may ask a registry is a server, and servers of one registry trust each other, as the
+//! members of an etcd do: what one of them says of its lease and of the registry is believed. A
+//! reply counts for a server when what it says is stored: of a database, when the transaction has
+//! been committed.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::node::FLOOR_LIMIT;
-use super::seal::{Seal, Token};
-use super::state::{DAY, Loss, RegistryInput, Start, State};
+use super::state::{DAY, Loss, RegistryInput, State};
 use super::{
-    Answer, Ask, Cause, Fence, FloorCause, Grant, Holder, Memory, Named, Pool, RegistryError,
+    Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Holder, Memory, Named, Pool, RegistryError,
     RegistryMillis, Reply, Request, Row, Seen, ServerKey, Stopped,
 };
 
@@ -248,8 +235,6 @@ pub fn handle(
         changes: Changes::default(),
     };
     let before = state.clone();
-    let era = state.era;
-    let known = state.memory(None);
     let heard = rows.stored.latest_heard();
     state.notice_gap(pool, input.now, heard);
     state.longest.hear(&pool.lengths());
@@ -265,7 +250,6 @@ pub fn handle(
     let listened = state.listen(&desk);
     let answer = match listened {
         Err(refused) => Answer::Refused(refused),
-        Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
         Ok(()) => {
             let latest = input.now.plus(pool.patience());
             if rows.stored.is_later(latest.plus(CLOCK_SLACK)) {
@@ -275,16 +259,10 @@ pub fn handle(
             desk.answer(state, rows)
         }
     };
-    let is_told = state.era == era || !input.revocable;
-    // Otherwise the node continues with what it had.
-    let had = request.memory.filter(|memory| state.key.has_sealed(memory));
     let reply = Reply {
         nonce: request.nonce,
         number: request.number,
-        memory: match is_told {
-            true => desk.remembered(state, &answer),
-            false => had.unwrap_or(known),
-        },
+        memory: desk.remembered(state, &answer),
         now: input.now,
         answer,
     };
@@ -312,7 +290,7 @@ impl State {
     /// Compares what the node remembers. The registry stops, and has stopped for good, if
     /// another one counts.
     ///
-    /// A seal that is not this registry's tells it nothing: anybody can make one up. But one
+    /// What a server remembers of another registry tells this one nothing. But one
     /// that has just been made has taken the place of another, as a rule, and the servers of
     /// the other one ask soon. What they have issued is not known here, and is below what is
     /// granted after a loss. So the first of them shows a loss; later, and a second time,
@@ -320,7 +298,7 @@ impl State {
     fn listen(&mut self, desk: &Desk) -> Result<(), RegistryError> {
         let (request, input) = (desk.request, desk.input);
         if let Some(memory) = request.memory {
-            if !self.key.has_sealed(&memory) {
+            if memory.registry != self.registry {
                 let most = desk.pool.lease.plus(desk.pool.hold);
                 let is_new = self.loss.is_none_or(|loss| loss.cause == Cause::New);
                 if is_new && input.now.since(self.made) < most {
@@ -328,7 +306,7 @@ impl State {
                 }
                 return Err(RegistryError::Foreign);
             }
-            if self.stopped.is_none() && !self.is_own(&memory, input) {
+            if self.stopped.is_none() {
                 match self.era.judge(&memory.era) {
                     Seen::Before => {}
                     Seen::Same if memory.serial > self.serial => {
@@ -349,14 +327,6 @@ impl State {
             Some(stopped) => Err(RegistryError::Stopped(stopped.clone())),
             None => Ok(()),
         }
-    }
-
-    /// Whether this very registry has said what a node remembers, and can have lost nothing
-    /// since. Where it differs, it was never stored: see the head of the file.
-    fn is_own(&self, memory: &Memory, input: &RegistryInput) -> bool {
-        let start = memory.start;
-        let is_known = start == input.start || self.earlier.contains(&Start(start));
-        input.revocable && memory.era.origin == input.origin && is_known
     }
 
     /// The floor of a grant of this row: at or above every bound that a holder can have
@@ -610,61 +580,28 @@ impl Desk<'_> {
         }
     }
 
-    /// Whether who asks could undo what is stored for the answer, and would ask once more. A
-    /// node that returns its worker ID would not.
-    const fn can_come_again(&self) -> bool {
-        self.input.revocable && !matches!(self.request.ask, Ask::Release { .. })
-    }
-
     /// What the node is to remember.
     fn remembered(&self, state: &State, answer: &Answer) -> Memory {
-        let token = match answer {
-            Answer::Granted(grant) => Some((grant.worker, grant.counter, grant.bound)),
-            Answer::Renewed { bound, .. } => {
-                let token = self.request.ask.token();
-                token.map(|(worker, counter, _)| (worker, counter, *bound))
-            }
+        let holds = match answer {
+            Answer::Granted(_) | Answer::Renewed { .. } => true,
             // The token counts, and what the node knows of it is as it was.
-            Answer::Refused(RegistryError::TooFarAhead { .. }) => self.proven(state),
+            Answer::Refused(RegistryError::TooFarAhead { .. }) => self.held_in().is_some(),
             // The registry that counts is the one that the node has asked before. Or it is this
-            // one in the end, and what the node can prove counts.
+            // one in the end, and what the node knows counts.
             Answer::Refused(RegistryError::Stopped(_)) => match self.request.memory {
                 Some(memory) => return memory,
-                None => None,
+                None => false,
             },
-            _ => None,
+            _ => false,
         };
-        state.memory(token.map(|token| self.seal_token(state, token)))
+        state.memory(holds)
     }
 
-    fn seal_token(
-        &self,
-        state: &State,
-        (worker, counter, bound): (WorkerId, u64, UnixMillis),
-    ) -> Seal {
-        state.key.seal_token(&Token {
-            pool: self.pool,
-            worker,
-            counter,
-            nonce: self.request.nonce,
-            identity: &self.request.asker.identity,
-            bound,
-        })
-    }
-
-    /// The token of the request and its bound, if what the node remembers proves that the
-    /// registry, or a copy of it, has granted them.
-    fn proven(&self, state: &State) -> Option<(WorkerId, u64, UnixMillis)> {
-        let token = self.request.ask.token()?;
-        let sealed = self.request.memory?.token?;
-        (sealed == self.seal_token(state, token)).then_some(token)
-    }
-
-    /// What the node remembers, if that proves that the registry has granted this token, and
-    /// has lost the grant, or its latest renewal.
-    fn proof(&self, state: &State) -> Option<Memory> {
-        let memory = self.request.memory.filter(|_| self.proven(state).is_some());
-        memory.filter(|memory| !state.is_own(memory, self.input))
+    /// In which era the registry, or a copy of it, has granted or renewed the token of the request,
+    /// with its bound.
+    fn held_in(&self) -> Option<Era> {
+        let memory = self.request.memory.filter(|memory| memory.holds)?;
+        Some(memory.era)
     }
 
     /// Whether the node has heard the registry in its present era. Otherwise the request may have
@@ -718,10 +655,8 @@ impl Desk<'_> {
                 }
             }
             _ if counter > stored || (counter == stored && nonce != holder) => {
-                if self
-                    .proof(state)
-                    .is_some_and(|memory| memory.era == state.era)
-                {
+                // One of an earlier era was lost by a loss that is known already.
+                if self.held_in() == Some(state.era) {
                     state.lose(Cause::Token, self.input, None);
                 }
                 Fence::Lost
@@ -731,8 +666,9 @@ impl Desk<'_> {
         Err(self.fenced(row, why))
     }
 
-    /// The row, with a token that counts, unless a loss lies between. The bound of a node that
-    /// proves it is not forgotten: if the registry does not know it, a renewal is lost.
+    /// The row, with a token that counts, unless a loss lies between. The bound that the node knows
+    /// is not forgotten, as far as a renewal would go: if the registry does not know it, a renewal is
+    /// lost.
     fn confirmed(
         &self,
         state: &mut State,
@@ -741,16 +677,13 @@ impl Desk<'_> {
         bound: UnixMillis,
     ) -> Result<Row, Answer> {
         if bound > row.bound
-            && let Some(memory) = self.proof(state)
+            && let Some(era) = self.held_in()
         {
-            if memory.era == state.era {
+            if era == state.era {
                 state.lose(Cause::Serial, self.input, None);
-                if self.can_come_again() {
-                    return Err(Answer::Again);
-                }
             }
-            row.bound = bound;
-            // Kept in any case: the node is told another era, with which it proves nothing.
+            row.bound = row.bound.max(bound.min(self.farthest(state, rows, &row, bound)));
+            // Kept in any case: the node is told another era, with which it shows nothing.
             rows.put(row.clone());
         }
         match state.is_known(self, &row) {

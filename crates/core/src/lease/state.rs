@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis};
-use super::seal::{Seal, SealKey};
 use super::{Cause, Era, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped, hex};
 
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
@@ -15,28 +14,22 @@ const TOP_STEP: Millis = Millis::new(300_000);
 /// A registry that has heard nobody for so long was not silent: who waits asks once a second, and
 /// some patiences are as short.
 const SILENCE_LEAST: Millis = Millis::new(3_000);
-/// How many earlier starts are remembered.
-const STARTS: usize = 8;
 
 /// What a registry stores beside its pools and rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State {
+    /// Tells registries apart: random, drawn when the registry was made. Its copies have it, too.
+    #[serde(with = "hex")]
+    pub registry: u128,
     pub era: Era,
     /// How many changes have been stored: grants, releases, revocations, losses. A renewal changes
     /// its row, and not the state.
     pub serial: u64,
-    /// The server start by which the state was last used, see [`RegistryInput::start`].
-    #[serde(with = "hex")]
-    pub start: u128,
-    /// Earlier ones, at most 8, at which nothing was lost and that ended with a clean stop.
-    pub earlier: Vec<Start>,
     /// See [`RegistryInput::clean_since`].
     #[serde(with = "hex")]
     pub clean_since: u128,
     /// When the registry was made.
     pub made: RegistryMillis,
-    /// By which the registry seals what it tells nodes to remember.
-    pub key: SealKey,
     /// The greatest time that the registry's clock has shown, as of the latest request that has
     /// changed the state: the rows tell of later ones.
     pub top: RegistryMillis,
@@ -82,10 +75,6 @@ pub struct Loss {
     pub agreed: Option<ServerKey>,
 }
 
-/// A start of the server that hosts the registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Start(#[serde(with = "hex")] pub(super) u128);
-
 /// What a registry's host finds around it at a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistryInput {
@@ -93,22 +82,19 @@ pub struct RegistryInput {
     pub now: RegistryMillis,
     /// Where the state lies.
     pub origin: Origin,
-    /// Names this start of the server that hosts the state: different at each start.
-    pub start: u128,
     /// Names the last start of that server that has gone through crash recovery: all stops
     /// since were clean. A restart in between is noticed at the first request after it.
     pub clean_since: u128,
-    /// Who asks can undo what is stored for the answer, and has read the answer.
-    pub revocable: bool,
-    /// Random bits, for a new era.
+    /// Random bits, for a new era or a new registry.
     pub random: u128,
 }
 
 impl State {
-    /// The state of a new registry, with a key that is new, too.
+    /// The state of a new registry.
     #[must_use]
-    pub fn new(input: &RegistryInput, key: SealKey) -> Self {
+    pub fn new(input: &RegistryInput) -> Self {
         Self {
+            registry: input.random,
             era: Era {
                 declared: 0,
                 counter: 1,
@@ -116,11 +102,8 @@ impl State {
                 random: input.random,
             },
             serial: 0,
-            start: input.start,
-            earlier: Vec::new(),
             clean_since: input.clean_since,
             made: input.now,
-            key,
             top: input.now,
             gap: None,
             longest: Lengths::default(),
@@ -129,16 +112,15 @@ impl State {
         }
     }
 
-    /// What nodes remember. `token` proves that the node's token was granted.
+    /// What nodes remember; `holds` as in [`Memory::holds`].
     #[must_use]
-    pub fn memory(&self, token: Option<Seal>) -> Memory {
-        self.key.seal(Memory {
+    pub const fn memory(&self, holds: bool) -> Memory {
+        Memory {
+            registry: self.registry,
             era: self.era,
             serial: self.serial,
-            start: self.start,
-            token,
-            seal: Seal::NONE,
-        })
+            holds,
+        }
     }
 
     /// An administrator declares that this registry counts, whatever other ones there
@@ -183,18 +165,11 @@ impl State {
     /// Notices what shows a loss by itself, and that the clock has gone back or on. `heard` is
     /// when a holder was heard last, as far as the rows tell.
     pub(super) fn notice(&mut self, input: &RegistryInput, heard: Option<RegistryMillis>) {
-        let before = std::mem::replace(&mut self.start, input.start);
         let clean_since = std::mem::replace(&mut self.clean_since, input.clean_since);
-        let recovered = clean_since != input.clean_since;
-        if before != input.start && !recovered && self.era.origin == input.origin {
-            self.earlier.push(Start(before));
-            let more = self.earlier.len().saturating_sub(STARTS);
-            self.earlier.drain(..more);
-        }
         let known = Some(self.top.max(heard.unwrap_or(self.top)));
         if self.era.origin != input.origin {
             self.lose(Cause::Origin, input, known);
-        } else if recovered {
+        } else if clean_since != input.clean_since {
             self.lose(Cause::Recovery, input, known);
         }
         if let Some(from) = self.loss.as_mut().and_then(|loss| loss.grace_from.as_mut()) {

@@ -22,7 +22,7 @@ use super::super::lease::node::{Change, Next, Node, NodeInput};
 use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
     Answer, Ask, Holder, Memory, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply, Request,
-    Row, ServerKey, seal::SealKey,
+    Row, ServerKey,
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
@@ -60,9 +60,7 @@ impl Registry {
         RegistryInput {
             now: RegistryMillis::new(now + self.off),
             origin: self.origin,
-            start: self.start,
             clean_since: self.clean_since,
-            revocable: true,
             // Different in each registry, and with each start and change.
             random: self.start << 64 | u128::from(self.disk.0.serial),
         }
@@ -318,13 +316,11 @@ impl World {
         let input = RegistryInput {
             now: RegistryMillis::new(made),
             origin,
-            start: 1,
             clean_since: 1,
-            revocable: true,
             random: 1,
         };
         world.registries.push(Registry {
-            disk: (State::new(&input, SealKey::new([1; 32])), Table::new(pool)),
+            disk: (State::new(&input), Table::new(pool)),
             origin,
             start: 1,
             clean_since: 1,
@@ -716,11 +712,6 @@ impl World {
                 etcd.lose_raft();
             }
         }
-        if how == How::Backup {
-            // After the backup, the server was started again: what it has said since is not
-            // of the start of which the backup tells.
-            new.disk.0.start = start ^ 1 << 127;
-        }
         let kept = new.copies.len();
         new.copies.truncate(kept - changes.min(kept));
         if how == How::Promotion {
@@ -753,9 +744,11 @@ impl World {
         let input = newest.registry_input(now);
         let mut pool = newest.disk.1.pool.clone();
         pool.made = input.now;
-        let mut key = [2; 32];
-        key[..16].copy_from_slice(&drawn.to_be_bytes());
-        newest.disk = (State::new(&input, SealKey::new(key)), Table::new(pool));
+        let input = RegistryInput {
+            random: drawn,
+            ..input
+        };
+        newest.disk = (State::new(&input), Table::new(pool));
         newest.copies.clear();
         self.say(|| "the registry is made anew".to_string());
     }

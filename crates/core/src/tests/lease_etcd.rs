@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::registry::Changes;
-use super::super::lease::seal::SealKey;
 use super::super::lease::state::State;
 use super::super::lease::{
     Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, Reply, Request, Row, etcd,
@@ -410,7 +409,7 @@ fn new_etcd(now: i64, random: u128) -> etcd::EtcdInput {
 }
 
 /// etcd compares the prefix with none: so of two servers that have read it empty, in any order,
-/// one stores its registry, and the other one reads that, terms and key included.
+/// one stores its registry, and the other one reads that, terms included.
 #[test]
 fn servers_that_come_first_make_one_pool() {
     // Who does what next; each reads, and then stores what follows.
@@ -419,12 +418,12 @@ fn servers_that_come_first_make_one_pool() {
         let mut read = [None, None];
         let mut used = [None, None];
         for server in order {
-            let (key, at) = (SealKey::new([server; 32]), usize::from(server));
+            let at = usize::from(server);
             match read[at].take() {
                 None => {
                     let input = new_etcd(EPOCH + i64::from(server), server.into());
                     read[at] = Some(match &stored {
-                        None => Err(etcd::first("default", true, &input, key).unwrap()),
+                        None => Err(etcd::first("default", true, &input).unwrap()),
                         Some(found) => Ok(Clone::clone(found)),
                     });
                 }
@@ -443,9 +442,8 @@ fn servers_that_come_first_make_one_pool() {
 /// A slip of the pen in a setting makes no second registry.
 #[test]
 fn another_prefix_or_pool_is_an_administrators() {
-    let key = SealKey::new([1; 32]);
     for (pool, is_default) in [("default", false), ("defautl", true), ("", true)] {
-        assert!(etcd::first(pool, is_default, &new_etcd(EPOCH, 1), key).is_none());
+        assert!(etcd::first(pool, is_default, &new_etcd(EPOCH, 1)).is_none());
     }
 }
 
@@ -474,7 +472,7 @@ fn an_emptied_prefix_begins_as_a_loss() {
         world.pass(since * SECOND);
         world.make_anew();
         let input = new_etcd(world.now, 77);
-        let (stored, pool) = etcd::first("default", true, &input, SealKey::new([3; 32])).unwrap();
+        let (stored, pool) = etcd::first("default", true, &input).unwrap();
         let newest = world.newest();
         newest.origin.system = 1;
         newest.etcd.as_mut().unwrap().keys.clear();
@@ -526,7 +524,7 @@ fn a_log_that_begins_anew_shows_by_the_revision() {
         ..new_etcd(EPOCH, 1)
     };
     let input = found(12, 10).registry_input(None);
-    let state = State::new(&input, SealKey::new([1; 32]));
+    let state = State::new(&input);
     let stored = found(12, 10).stored(state);
     let is_loss = |input: etcd::EtcdInput| input.era(&stored).is_none();
     // The state itself was stored as revision 11, and the log was further by one or more.

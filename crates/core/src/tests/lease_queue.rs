@@ -6,7 +6,6 @@ use super::super::lease::node::{Change, FloorPolicy, LeaseError, Next, Node, Nod
 use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
     Answer, Ask, Holder, Nonce, Origin, Pool, RegistryError, RegistryMillis, Request, ServerKey,
-    seal::SealKey,
 };
 use super::lease_table::{Table, handle};
 
@@ -36,7 +35,7 @@ impl World {
         };
         Self {
             now: HOUR,
-            state: State::new(&registry_input(HOUR), SealKey::new([1; 32])),
+            state: State::new(&registry_input(HOUR)),
             table: Table::new(pool),
             nonces: 0,
         }
@@ -100,9 +99,7 @@ fn registry_input(now: i64) -> RegistryInput {
             timeline: 1,
             database: 1,
         },
-        start: 1,
         clean_since: 1,
-        revocable: true,
         random: 1,
     }
 }

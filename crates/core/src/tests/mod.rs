@@ -30,7 +30,7 @@ mod lease_claims;
 #[cfg(not(loom))]
 mod lease_etcd;
 #[cfg(not(loom))]
-mod lease_forged;
+mod lease_memory;
 #[cfg(not(loom))]
 #[cfg(not(loom))]
 mod lease_long;

@@ -52,7 +52,7 @@ use snowflake_core::lease::etcd::{
 };
 use snowflake_core::lease::registry;
 use snowflake_core::lease::state::{RegistryInput, State};
-use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, seal};
+use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row};
 
 /// Two that change the registry at the same time wait for a part of this before they
 /// begin anew, and each time for a part of twice as much, up to 4 s. All but one of many that read at
@@ -359,9 +359,8 @@ impl EtcdRegistry {
         if is_remembered && reading.entries.is_empty() {
             return Err(EtcdError::Emptied.into());
         }
-        let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
         let is_default = self.gateway.url.has_default_prefix();
-        let first = etcd::first(pool, is_default, &reading.etcd_input, key);
+        let first = etcd::first(pool, is_default, &reading.etcd_input);
         let Some((stored, pool)) = first.filter(|_| reading.entries.is_empty()) else {
             return Err(EtcdError::NoPool.into());
         };
@@ -410,10 +409,7 @@ impl EtcdRegistry {
             pool.pool.made = top.map_or(input.now, |top| input.now.max(top));
             let new = match stored {
                 Some(_) => None,
-                None => {
-                    let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
-                    Some(reading.etcd_input.stored(State::new(&input, key)))
-                }
+                None => Some(reading.etcd_input.stored(State::new(&input))),
             };
             let mut change = EtcdChange::default();
             change.unless_changed(&reading, &key);
@@ -480,7 +476,7 @@ impl EtcdRegistry {
         })
     }
 
-    /// All that is stored, as JSON: `now` of the registry, its `state` without the key,
+    /// All that is stored, as JSON: `now` of the registry, its `state`,
     /// `pools`, `workers` with their namespace and whether they are `live`, and `grown`.
     pub fn read_all(&mut self, until: Instant) -> Result<Value, EtcdError> {
         self.try_members(until, |host, until| {
@@ -504,13 +500,8 @@ impl EtcdRegistry {
                 Ok(json!({ "namespace": namespace, "live": is_live, "row": row }))
             });
             let rows = rows.collect::<Result<Vec<Value>, EtcdError>>()?;
-            let mut state = json!(stored.state);
-            if let Some(state) = state.as_object_mut() {
-                // Who may see the pools need not be able to seal what servers remember.
-                state.remove("key");
-            }
             Ok(json!({
-                "now": reading.etcd_input.now, "state": state, "pools": pools, "workers": rows,
+                "now": reading.etcd_input.now, "state": stored.state, "pools": pools, "workers": rows,
                 "grown": host.grown,
             }))
         })

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::*;
 use crate::wire::FORMAT;
 use snowflake_core::id::{BootNanos, UnixMillis};
-use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
     Ask, Fence, Holder, Named, Nonce, Origin, RegistryMillis, Seen, ServerKey, Stopped,
@@ -31,7 +30,7 @@ struct Host {
     is_next: AtomicBool,
 }
 
-fn input(timeline: u64, start: u128) -> RegistryInput {
+fn input(timeline: u64, random: u128) -> RegistryInput {
     RegistryInput {
         now: RegistryMillis::new(1000),
         origin: Origin {
@@ -39,17 +38,16 @@ fn input(timeline: u64, start: u128) -> RegistryInput {
             timeline,
             database: 2,
         },
-        start,
         clean_since: 0,
-        revocable: true,
-        random: start,
+        random,
     }
 }
 
 impl Host {
-    /// Starts one, whose registry is of this timeline and has this key.
-    fn start(timeline: u64, key: u8) -> Arc<Self> {
-        let state = State::new(&input(timeline, timeline.into()), SealKey::new([key; 32]));
+    /// Starts one, whose registry is of this timeline and is this one.
+    fn start(timeline: u64, registry: u8) -> Arc<Self> {
+        let mut state = State::new(&input(timeline, timeline.into()));
+        state.registry = registry.into();
         Self::serve(Some(Mutex::new(state)))
     }
 
@@ -131,7 +129,7 @@ impl Host {
                     by: Box::new(Named::from(&request.asker)),
                 });
             }
-            state.key.has_sealed(&memory)
+            memory.registry == state.registry
         });
         let answer = match &state.stopped {
             _ if !is_known => {
@@ -149,7 +147,7 @@ impl Host {
         Reply {
             nonce: request.nonce,
             number: request.number,
-            memory: state.memory(None),
+            memory: state.memory(false),
             now,
             answer,
         }
@@ -167,7 +165,7 @@ impl Host {
     }
 
     fn memory(&self) -> Option<snowflake_core::lease::Memory> {
-        Some(self.state.as_ref()?.lock().unwrap().memory(None))
+        Some(self.state.as_ref()?.lock().unwrap().memory(false))
     }
 }
 

@@ -227,8 +227,7 @@ fn compare(
     Ok((found, memory))
 }
 
-/// Asks what changes nothing. A registry that has been promoted, say, stores a new era first, and
-/// is asked again.
+/// Asks what changes no lease.
 fn harmless(
     there: &mut There,
     pool: &str,
@@ -242,9 +241,5 @@ fn harmless(
         memory,
         ..request.clone()
     };
-    let reply = there.ask(pool, &request, until, waiter)?;
-    if matches!(reply.answer, Answer::Again) {
-        return there.ask(pool, &request, until, waiter);
-    }
-    Ok(reply)
+    there.ask(pool, &request, until, waiter)
 }
