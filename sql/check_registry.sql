@@ -15,12 +15,15 @@ CREATE FUNCTION @extschema@.snowflake_check_registry(OUT state text, OUT item te
 BEGIN ATOMIC
     WITH asked AS MATERIALIZED (
         SELECT a.*, a.stored IS NOT NULL AND coalesce((a.stored -> 'may_lease')::boolean, true) AS answers,
-            coalesce((a.stored -> 'in_recovery')::boolean, false) AS is_standby
+            coalesce((a.stored -> 'in_recovery')::boolean, false) AS is_standby,
+            a.stored #>> '{state,stopped}' IS NOT NULL AS has_stopped
         FROM _snowflake.ask_registry() WITH ORDINALITY AS a (host, stored, problem, fixed, number)),
-    one AS (SELECT bool_or(a.answers AND NOT a.is_standby) AS serves FROM asked AS a),
+    one AS (
+        SELECT bool_or(a.answers AND NOT a.is_standby) AS serves, bool_or(a.answers AND NOT a.is_standby AND NOT a.has_stopped) AS counts,
+            bool_and(a.host LIKE 'etcd://%') AS is_etcd FROM asked AS a),
     best AS (
         SELECT a.stored, a.fixed, current_setting('snowflake_id.pool') AS pool, (a.stored -> 'now')::bigint AS now
-        FROM asked AS a WHERE a.stored IS NOT NULL ORDER BY a.is_standby, a.number LIMIT 1),
+        FROM asked AS a WHERE a.stored IS NOT NULL ORDER BY a.is_standby, a.has_stopped, a.number LIMIT 1),
     pool AS (
         SELECT b.fixed, b.stored #>> '{state,loss,cause}' AS cause, p.*, p.leased + p.free AS size,
             _snowflake.wanted_size(p.leased) AS wanted
@@ -37,17 +40,21 @@ BEGIN ATOMIC
             'To lease one, set it, and reload.'
         WHERE NOT EXISTS (SELECT FROM asked)
         UNION ALL
-        SELECT 1, CASE WHEN a.answers AND (o.serves OR NOT a.is_standby) THEN 'ok' WHEN o.serves THEN 'warning' ELSE 'critical' END, 'registry',
+        SELECT 1, CASE WHEN a.has_stopped AND o.counts THEN 'warning'
+                WHEN a.answers AND (o.serves OR NOT a.is_standby) THEN 'ok' WHEN o.serves THEN 'warning' ELSE 'critical' END, 'registry',
             coalesce(nullif(a.host, ''), 'libpq''s default server') || CASE
                 WHEN a.problem IS NOT NULL THEN ': ' || a.problem
                 WHEN a.stored IS NULL THEN ' answers, and has no registry.'
                 WHEN NOT a.answers THEN ' answers, and lets the role of this server lease nothing.'
+                WHEN a.has_stopped AND o.counts THEN ' answers, and serves nobody: another host has taken over from it.'
                 WHEN a.is_standby THEN ' answers. It is a standby, which leases nothing before its promotion.'
                 ELSE ' answers.' END,
-            CASE WHEN a.answers AND (o.serves OR NOT a.is_standby) THEN NULL
+            CASE WHEN a.has_stopped AND o.counts THEN 'Stop this copy of the registry, or make it a standby.'
+                WHEN a.answers AND (o.serves OR NOT a.is_standby) THEN NULL
                 WHEN a.answers THEN 'Find out why no host of the registry takes writes, or name the one that does in snowflake_id.registry.'
                 WHEN a.problem IS NULL AND a.stored IS NULL THEN 'Correct snowflake_id.registry, or make a registry there. '
                     'In an etcd, the first server makes it, if prefix and pool are the default ones.'
+                WHEN o.is_etcd THEN 'Check that it runs, that its address is right, and that the user and the certificates in the URL are accepted.'
                 ELSE 'Check that it runs, that it lets this server in (pg_hba.conf, password, certificates), '
                     'and that snowflake_create_registry() was called there for the role.' END
         FROM asked AS a CROSS JOIN one AS o
@@ -78,8 +85,7 @@ BEGIN ATOMIC
                 format('Pool "%s" has %s worker IDs, %s of which servers have.', p.pool, p.size, p.leased) || CASE WHEN p.free > 0
                     THEN format(' A server that crashes can then lead its clock by up to the lease, %s.', _snowflake.lasting(p.lease))
                     ELSE ' A further server gets none.' END,
-                format('Use a larger pool: of %s worker IDs or more for so many servers. '
-                    'Those of servers that are gone are free after the lease and the hold.', p.wanted)
+                format('Use a larger pool: of %s worker IDs or more for these servers, and more for those that wait.', p.wanted)
             FROM _snowflake.own_worker() AS w WHERE p.size < p.wanted) AS s (state, detail, hint)
         UNION ALL
         SELECT 2, 'ok', 'pool', format('Pool "%s" has %s worker IDs, and servers can get %s of them.', p.pool, p.size, p.free), NULL

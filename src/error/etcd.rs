@@ -44,7 +44,7 @@ pub fn unreachable(why: &str) -> Error {
 pub fn of_reading(error: Error) -> Error {
     match error.code {
         ERRCODE_CONNECTION_EXCEPTION => {
-            error.hint("Nothing has been changed. Try again when etcd can be reached.")
+            error.hint("Try again when etcd can be reached.")
         }
         _ => error,
     }

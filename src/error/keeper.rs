@@ -93,20 +93,22 @@ pub fn remedy(why: &LeaseError) -> &'static str {
         LeaseError::Starting => "",
         LeaseError::Unreachable(_) => {
             "Check that the registry runs (of an etcd, the majority of its members), and that \
-             \"snowflake_id.registry\" has its address, and a role or a user that it accepts."
+             \"snowflake_id.registry\" has its address, and a role or a user that it accepts. If a \
+             database answers others, end the session there that locks the registry: \
+             pg_stat_activity shows it."
         }
         LeaseError::FloorTooFar { .. } => "Set the clocks of this server and of the others right.",
         LeaseError::Refused(refused) => match refused {
             RegistryError::Fenced { .. } => "The server asks for a worker ID again by itself.",
             RegistryError::Held { .. } => {
                 "Stop that server, or give one of the two a different \"snowflake_id.worker_id\". If \
-                 it is gone for good, wait: the worker ID is free after the lease and the hold of \
-                 the pool."
+                 it is gone for good, wait: with the terms by default, the worker ID is free a minute \
+                 after it was heard last."
             }
             RegistryError::NoneFree { .. } => {
                 "View snowflake_workers of the registry shows which servers have them. Those of \
-                 servers that are gone are free after the lease and the hold of the pool. If all \
-                 servers live, use a larger pool."
+                 servers that are gone are free after a while: with the terms by default, a minute after \
+                 they were heard last. If all servers live, use a larger pool."
             }
             RegistryError::NonePassed { .. } => {
                 "Wait for that instant, or use a larger pool. If it is far ahead, the clock of a \
@@ -468,6 +470,14 @@ fn refusal(refused: &RegistryError) -> String {
             "Each free worker ID of the pool has been used at {} or after it, or the pool was \
              made later.",
             display(*latest)
+        ),
+        RegistryError::Grace {
+            cause: Cause::New,
+            retry,
+        } => format!(
+            "The registry was just made by the first server that asked. In case another one was \
+             deleted there, it gives no worker ID for {} more.",
+            rounded(*retry)
         ),
         RegistryError::Grace { cause, retry } => format!(
             "The registry may have lost leases ({}), so it gives no worker ID for {} more.",

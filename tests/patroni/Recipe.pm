@@ -32,13 +32,20 @@ sub registry
 	return $own //= new_registry('registry', q{'default', '[0,1024)'});
 }
 
+# Puts the URL of the test's etcd, or the conninfo of its registry, into lines of the page.
+sub at_hosts
+{
+	my ($cluster, $lines, $quote) = @_;
+	my $url = conninfo(registry($cluster));
+	die 'no such address' if $lines =~ /etcd:/ && $lines !~ s{etcd://e1,e2,e3}{$quote$url$quote};
+	return $lines;
+}
+
 # Runs lines of the page that call patronictl, with the configuration of a member.
 sub run_shell
 {
 	my ($cluster, $lines) = @_;
-	my $url = conninfo(registry($cluster));
-	die 'no such address' if $lines =~ /etcd:/ && $lines !~ s{etcd://e1,e2,e3}{'$url'};
-	return $cluster->shell($lines);
+	return $cluster->shell(at_hosts($cluster, $lines, q{'}));
 }
 
 # Runs the lines of a section that change the configuration, and then its restart.
@@ -93,11 +100,14 @@ sub set_up_leases
 	my ($cluster) = @_;
 	my $heading = 'Leases from the etcd of Patroni';
 	my $leader = configure($cluster, $heading);
-	$cluster->sql($leader, block($heading, 'CREATE EXTENSION'));
+	# A registry in a database has its pool already.
+	for my $line (split /\n/, block($heading, 'CREATE EXTENSION'))
+	{
+		$cluster->sql($leader, at_hosts($cluster, $line, '')) if $line =~ /CREATE EXTENSION/ || !$own;
+	}
+	run_shell($cluster, block($heading, 'snowflake_id.registry'));
 	create_tables($cluster, $leader);
-	return if $own;
-	# The scenarios need not wait for the end of the grace period.
-	wait_until('the registry is there', sub { my (undef, $error) = $cluster->try_sql($leader, 'SELECT snowflake_end_grace_period()'); return $error !~ /ERROR/ });
+	wait_until('the leader has its worker ID', sub { return $cluster->sql($leader, 'SELECT worker_id IS NOT NULL FROM snowflake_worker') eq 't' });
 	return;
 }
 

@@ -52,7 +52,7 @@ for my $read (qw(snowflake_pools snowflake_workers))
 {
 	($code, $text) = error_of($admin, "SELECT * FROM $read");
 	is($code, '08000', "$read: no etcd there");
-	like($text, qr/HINT:  Nothing has been changed\./, 'and nothing was changed');
+	like($text, qr/HINT:  Try again when etcd can be reached\./, 'and what to do');
 }
 set_by_reload($admin, 'snowflake_id.registry' => $url);
 wait_until('the registry again', sub { worker($admin, 'registry') eq $url });

@@ -20,7 +20,7 @@ my $url = $etcd->url;
 my $template = template_of('template');
 my ($a, $b, $c, $d) = map { member($template, $_, "snowflake_id.registry = '$url'") } qw(a b c d);
 sub pools { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT pool, worker_ids, era, grace_because FROM snowflake_pools'); }
-sub waits_for_grace { my ($node) = @_; return worker($node, 'last_error') =~ /^The registry may have lost leases \(a server has just made it, and one before it may have been deleted\)/; }
+sub waits_for_grace { my ($node) = @_; return worker($node, 'last_error') =~ /^The registry was just made by the first server that asked\./; }
 
 # Two servers at once.
 is($etcd->entries('pools'), 0, 'there is nothing yet');
