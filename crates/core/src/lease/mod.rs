@@ -281,7 +281,16 @@ pub struct Memory {
     /// How many changes of its state the registry had stored.
     pub serial: u64,
     /// The node's token was granted in this era, or renewed, with the bound that it knows.
-    pub holds: bool,
+    pub held: Option<Held>,
+}
+
+/// What a registry has noted of a holder when it was heard last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Held {
+    /// See [`Row::leased_until`].
+    pub until: RegistryMillis,
+    /// See [`Row::clock`].
+    pub clock: UnixMillis,
 }
 
 /// The longest patience of a pool.

@@ -76,7 +76,7 @@ use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::node::FLOOR_LIMIT;
 use super::state::{DAY, Loss, RegistryInput, State};
 use super::{
-    Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Holder, Memory, Named, Pool, RegistryError,
+    Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Held, Holder, Memory, Named, Pool, RegistryError,
     RegistryMillis, Reply, Request, Row, Seen, ServerKey, Stopped,
 };
 
@@ -582,26 +582,29 @@ impl Desk<'_> {
 
     /// What the node is to remember.
     fn remembered(&self, state: &State, answer: &Answer) -> Memory {
-        let holds = match answer {
-            Answer::Granted(_) | Answer::Renewed { .. } => true,
+        let clock = self.request.clock;
+        let held = match *answer {
+            Answer::Granted(Grant { until, .. }) | Answer::Renewed { until, .. } => {
+                Some(Held { until, clock })
+            }
             // The token counts, and what the node knows of it is as it was.
-            Answer::Refused(RegistryError::TooFarAhead { .. }) => self.held_in().is_some(),
+            Answer::Refused(RegistryError::TooFarAhead { .. }) => self.held_in().map(|it| it.1),
             // The registry that counts is the one that the node has asked before. Or it is this
             // one in the end, and what the node knows counts.
             Answer::Refused(RegistryError::Stopped(_)) => match self.request.memory {
                 Some(memory) => return memory,
-                None => false,
+                None => None,
             },
-            _ => false,
+            _ => None,
         };
-        state.memory(holds)
+        state.memory(held)
     }
 
     /// In which era the registry, or a copy of it, has granted or renewed the token of the request,
-    /// with its bound.
-    fn held_in(&self) -> Option<Era> {
-        let memory = self.request.memory.filter(|memory| memory.holds)?;
-        Some(memory.era)
+    /// with its bound, and what it has noted then.
+    fn held_in(&self) -> Option<(Era, Held)> {
+        let memory = self.request.memory?;
+        Some((memory.era, memory.held?))
     }
 
     /// Whether the node has heard the registry in its present era. Otherwise the request may have
@@ -656,7 +659,7 @@ impl Desk<'_> {
             }
             _ if counter > stored || (counter == stored && nonce != holder) => {
                 // One of an earlier era was lost by a loss that is known already.
-                if self.held_in() == Some(state.era) {
+                if self.held_in().is_some_and(|(era, _)| era == state.era) {
                     state.lose(Cause::Token, self.input, None);
                 }
                 Fence::Lost
@@ -666,9 +669,9 @@ impl Desk<'_> {
         Err(self.fenced(row, why))
     }
 
-    /// The row, with a token that counts, unless a loss lies between. The bound that the node knows
-    /// is not forgotten, as far as a renewal would go: if the registry does not know it, a renewal is
-    /// lost.
+    /// The row, with a token that counts, unless a loss lies between. What the node knows of its
+    /// latest renewal is not forgotten, the bound as far as a renewal would go: if the registry does
+    /// not know it, that renewal is lost. As long as it lasted, nobody else got the worker ID.
     fn confirmed(
         &self,
         state: &mut State,
@@ -677,12 +680,17 @@ impl Desk<'_> {
         bound: UnixMillis,
     ) -> Result<Row, Answer> {
         if bound > row.bound
-            && let Some(era) = self.held_in()
+            && let Some((era, held)) = self.held_in()
         {
             if era == state.era {
                 state.lose(Cause::Serial, self.input, None);
             }
             row.bound = row.bound.max(bound.min(self.farthest(state, rows, &row, bound)));
+            if held.until > row.leased_until {
+                row.leased_until = held.until;
+                row.heard = held.until.plus(Millis::ZERO.minus(self.pool.patience()));
+                row.clock = held.clock;
+            }
             // Kept in any case: the node is told another era, with which it shows nothing.
             rows.put(row.clone());
         }

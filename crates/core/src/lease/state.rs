@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis};
-use super::{Cause, Era, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped, hex};
+use super::{Cause, Era, Held, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped, hex};
 
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
 /// that was never granted is not preferred to it.
@@ -112,14 +112,14 @@ impl State {
         }
     }
 
-    /// What nodes remember; `holds` as in [`Memory::holds`].
+    /// What nodes remember; `held` as in [`Memory::held`].
     #[must_use]
-    pub const fn memory(&self, holds: bool) -> Memory {
+    pub const fn memory(&self, held: Option<Held>) -> Memory {
         Memory {
             registry: self.registry,
             era: self.era,
             serial: self.serial,
-            holds,
+            held,
         }
     }
 

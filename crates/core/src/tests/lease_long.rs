@@ -320,6 +320,37 @@ fn a_lost_renewal_shows_a_loss() {
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Serial);
 }
 
+/// The registry comes back as it was long before, when all leases that it knows have ended. Servers
+/// that live tell what they have got since: they keep their worker IDs without a pause, and nobody
+/// leads by more than for a moment.
+#[test]
+fn servers_that_live_continue_after_a_restore() {
+    restored();
+    super::lease_etcd::in_etcd(restored);
+}
+
+fn restored() {
+    for how in [How::Promotion, How::Backup, How::Snapshot] {
+        let mut world = world(8, 2);
+        world.seconds(40);
+        let disk = world.newest().disk.clone();
+        world.seconds(500);
+        let had = [held(&world, 0), held(&world, 1)];
+        world.replace(0, how);
+        world.newest().disk = disk;
+        for _ in 0..200 {
+            world.second();
+            for server in &world.servers {
+                assert!(server.issued_at > Some(world.now - STEP), "{how:?}");
+            }
+            assert!((0..2).all(|worker| ahead(&world, worker) <= 120 + STEP / SECOND));
+        }
+        assert_eq!([held(&world, 0), held(&world, 1)], had);
+        assert!(world.newest().disk.0.loss.is_some());
+        world.check();
+    }
+}
+
 /// A server that has gone wrong moves its own bound by a day at most.
 #[test]
 fn a_wrong_bound_is_not_believed_for_more_than_a_day() {

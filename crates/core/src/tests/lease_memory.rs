@@ -208,7 +208,7 @@ fn a_token_that_was_granted_shows_a_loss_once() {
     let reply = answer(&mut world, &request);
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Token);
     let era = world.newest().disk.0.era;
-    assert_eq!((reply.memory.holds, reply.memory.era), (false, era));
+    assert_eq!((reply.memory.held, reply.memory.era), (None, era));
     // The same again, once with what it is told now.
     for memory in [request.memory, Some(reply.memory)] {
         let again = Request {
@@ -217,7 +217,7 @@ fn a_token_that_was_granted_shows_a_loss_once() {
             ..request.clone()
         };
         let reply = answer(&mut world, &again);
-        assert_eq!((reply.memory.holds, reply.memory.era), (false, era));
+        assert_eq!((reply.memory.held, reply.memory.era), (None, era));
     }
     assert_eq!(world.newest().disk.0.era, era);
 }

@@ -147,7 +147,7 @@ impl Host {
         Reply {
             nonce: request.nonce,
             number: request.number,
-            memory: state.memory(false),
+            memory: state.memory(None),
             now,
             answer,
         }
@@ -165,7 +165,7 @@ impl Host {
     }
 
     fn memory(&self) -> Option<snowflake_core::lease::Memory> {
-        Some(self.state.as_ref()?.lock().unwrap().memory(false))
+        Some(self.state.as_ref()?.lock().unwrap().memory(None))
     }
 }
 
