@@ -481,7 +481,8 @@ impl RegistryTable {
         }
         match (&changes.row, before) {
             (Some(row), Some(before)) => {
-                row.worker == before.worker && version(row) > version(before)
+                let is_same = (row.worker, row.counter) == (before.worker, before.counter);
+                is_same && version(row) > version(before)
             }
             (None, _) => true,
             (Some(_), None) => false,

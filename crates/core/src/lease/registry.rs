@@ -56,8 +56,10 @@
 //!     floor may be. It gets a worker ID whose floor is not later, in the order of rule 4,
 //!     or none. What it had before goes to the tail when it is released.
 //! 12. **What a node remembers** counts: a later change than the registry knows, a token that it
-//!     does not know, or a bound past that of the row, each of its present era, shows a loss. Who
-//!     remembers another registry is refused once. It is told what to remember from then on, and
+//!     does not know, or a bound past that of the row, each of its present era, shows a loss. So a
+//!     holder that lives tells what is lost of it: its grant or its latest renewal counts if
+//!     patience and hold had not passed since at the loss, for then nobody else has got the
+//!     worker ID. Who remembers another registry is refused once. It is told what to remember from then on, and
 //!     gives up what it had. See `State::listen`.
 //! 13. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
 //!     may have got it. The next grant is that of another worker ID, or begins at its bound.
@@ -662,6 +664,11 @@ impl Desk<'_> {
                 if self.held_in().is_some_and(|(era, _)| era == state.era) {
                     state.lose(Cause::Token, self.input, None);
                 }
+                if counter > stored
+                    && let Some(told) = self.told(state, row.as_ref(), worker, counter, bound)
+                {
+                    return Ok(told);
+                }
                 Fence::Lost
             }
             _ => Fence::TakenOver,
@@ -698,6 +705,42 @@ impl Desk<'_> {
             true => Ok(row),
             false => Err(self.fenced(Some(row), Fence::Doubtful)),
         }
+    }
+
+    /// The row of a grant that is lost, as its holder tells it, if nobody else has got the worker ID
+    /// since: neither before the loss nor after it.
+    fn told(
+        &self,
+        state: &State,
+        before: Option<&Row>,
+        worker: WorkerId,
+        counter: u64,
+        bound: UnixMillis,
+    ) -> Option<Row> {
+        let (era, held) = self.held_in()?;
+        let heard = held.until.plus(Millis::ZERO.minus(self.pool.patience()));
+        let row = Row {
+            worker,
+            counter,
+            nonce: self.request.nonce,
+            released: false,
+            revoked: None,
+            holder: Holder::clone(&self.request.asker),
+            claimed: before.is_some_and(|row| row.claimed),
+            since: heard,
+            floor: before.map_or(UnixMillis::new(0), |row| row.bound),
+            start: bound.max(held.clock),
+            renewed: true,
+            heard,
+            leased_until: held.until,
+            bound: bound.max(before.map_or(bound, |row| row.bound)),
+            number: 0,
+            clock: held.clock,
+            era: era.counter,
+        };
+        let is_of_before = |row: &Row| row.era != state.era.counter;
+        let is_his = before.is_none_or(is_of_before) && self.pool.has(worker);
+        (is_his && state.is_known(self, &row)).then_some(row)
     }
 
     /// Ends the token of a holder that has a copy.

@@ -184,7 +184,7 @@ pub fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
     world.crash(0, true);
     world.seconds(5);
     let counter = world.row(0).counter;
-    world.pass(5 * SECOND);
+    world.pass(PATIENCE * SECOND);
     world
         .newest()
         .disk
