@@ -43,9 +43,7 @@ pub fn unreachable(why: &str) -> Error {
 /// An error of [`problem`], as one of something that changes nothing.
 pub fn of_reading(error: Error) -> Error {
     match error.code {
-        ERRCODE_CONNECTION_EXCEPTION => {
-            error.hint("Try again when etcd can be reached.")
-        }
+        ERRCODE_CONNECTION_EXCEPTION => error.hint("Try again when etcd can be reached."),
         _ => error,
     }
 }

@@ -78,8 +78,8 @@ use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::node::FLOOR_LIMIT;
 use super::state::{DAY, Loss, RegistryInput, State};
 use super::{
-    Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Held, Holder, Memory, Named, Pool, RegistryError,
-    RegistryMillis, Reply, Request, Row, Seen, ServerKey, Stopped,
+    Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Held, Holder, Memory, Named, Pool,
+    RegistryError, RegistryMillis, Reply, Request, Row, Seen, ServerKey, Stopped,
 };
 
 /// As much of a lease is granted to an incarnation that leads, before any time has
@@ -692,7 +692,9 @@ impl Desk<'_> {
             if era == state.era {
                 state.lose(Cause::Serial, self.input, None);
             }
-            row.bound = row.bound.max(bound.min(self.farthest(state, rows, &row, bound)));
+            row.bound = row
+                .bound
+                .max(bound.min(self.farthest(state, rows, &row, bound)));
             if held.until > row.leased_until {
                 row.leased_until = held.until;
                 row.heard = held.until.plus(Millis::ZERO.minus(self.pool.patience()));

@@ -373,7 +373,10 @@ fn wrong_bound() {
     assert!(matches!(reply.answer, Answer::Renewed { .. }));
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Serial);
     let ahead = world.row(0).bound.get() - world.now;
-    assert!(ahead > DAY.get() / 2 && ahead <= DAY.get() + 10 * SECOND, "{ahead}");
+    assert!(
+        ahead > DAY.get() / 2 && ahead <= DAY.get() + 10 * SECOND,
+        "{ahead}"
+    );
 }
 
 /// A clean stop after a renewal that was lost keeps what was proven.

@@ -30,14 +30,14 @@ mod lease_claims;
 #[cfg(not(loom))]
 mod lease_etcd;
 #[cfg(not(loom))]
-mod lease_memory;
-#[cfg(not(loom))]
 #[cfg(not(loom))]
 mod lease_long;
 #[cfg(not(loom))]
 mod lease_look;
 #[cfg(not(loom))]
 mod lease_losses;
+#[cfg(not(loom))]
+mod lease_memory;
 #[cfg(not(loom))]
 mod lease_queue;
 #[cfg(not(loom))]
