@@ -39,9 +39,8 @@
 //!    a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //!    It does not raise the bound, unless a loss may have taken a renewal.
-//! 9. **A loss** begins a new [`Era`](super::Era). There are no grants for a hold and the patience, or as much
-//!    longer as may be lost, so
-//!    that the servers that live keep their worker IDs. Then every floor is at or above
+//! 9. **A loss** begins a new [`Era`]. There are no grants for a hold and the patience, or as much
+//!    longer as may be lost, so that the servers that live keep their worker IDs. Then every floor is at or above
 //!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
 //!    from the wait, but not from the floor, is a later incarnation of the same identity
 //!    whose patience and hold had not passed.
