@@ -338,7 +338,6 @@ impl World {
                 boot: 1,
                 device: 1,
                 inode: 1,
-                generator: 0,
             };
             world.add(identity, plan.tick);
         }

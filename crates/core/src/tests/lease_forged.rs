@@ -28,7 +28,7 @@ impl Forger {
         Ask::Acquire {
             fixed: None,
             last: None,
-            latest: None,
+            holding: None,
         }
     }
 
@@ -42,7 +42,6 @@ impl Forger {
                     boot: self.drawn,
                     device: 1,
                     inode: 1,
-                    generator: 0,
                 },
                 started: BootNanos::new(1),
                 host: String::new(),

@@ -143,7 +143,6 @@ impl Server {
             boot: 0x1234_5678_9abc_def0_1234_5678_9abc_def0,
             device: 2049,
             inode: 1_000_000 + number,
-            generator: 0,
         };
         Self {
             host: EtcdRegistry::new(etcd.url()),
@@ -184,7 +183,7 @@ impl Server {
         let answer = self.ask(Ask::Acquire {
             fixed: None,
             last: None,
-            latest: None,
+            holding: None,
         })?;
         if let Answer::Granted(grant) = &answer {
             self.grant = Some(grant.clone());

@@ -216,7 +216,6 @@ fn request(memory: Option<snowflake_core::lease::Memory>) -> Request {
         boot: 2,
         device: 3,
         inode: 4,
-        generator: 0,
     };
     Request {
         asker: Holder {
@@ -234,7 +233,7 @@ fn request(memory: Option<snowflake_core::lease::Memory>) -> Request {
         ask: Ask::Acquire {
             fixed: None,
             last: None,
-            latest: None,
+            holding: None,
         },
     }
 }
