@@ -16,10 +16,10 @@ use Snowflake;
 my @public = split /\n/, <<'END';
 snowflake_advance(regclass, bigint)
 snowflake_advance(regclass, timestamptz)
-snowflake_alter_generator(regclass, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
+snowflake_alter_generator(regclass, text, text, text, text, text, text, text, text, text, text, text, jsonb)
 snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer)
 snowflake_check_horizon()
-snowflake_create_generator(text, text, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
+snowflake_create_generator(text, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
 snowflake_currval()
 snowflake_currval(regclass)
 snowflake_decode(bigint)
@@ -301,7 +301,6 @@ my $owned = qq{WITH member AS ($members), class AS (
 		UNION SELECT i.indexrelid FROM pg_index AS i JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = i.indrelid
 		UNION SELECT c.reltoastrelid FROM pg_class AS c JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid)
 	SELECT 'schema ' || nspname AS object, nspowner AS owner FROM pg_namespace JOIN member ON classid = 'pg_namespace'::regclass AND objid = pg_namespace.oid
-	UNION ALL SELECT 'wrapper ' || fdwname, fdwowner FROM pg_foreign_data_wrapper JOIN member ON classid = 'pg_foreign_data_wrapper'::regclass AND objid = pg_foreign_data_wrapper.oid
 	UNION ALL SELECT 'relation ' || relname, relowner FROM pg_class JOIN class USING (oid)
 	UNION ALL SELECT 'type ' || typname, typowner FROM pg_type WHERE typrelid IN (SELECT oid FROM class)
 		OR oid IN (SELECT objid FROM member WHERE classid = 'pg_type'::regclass)

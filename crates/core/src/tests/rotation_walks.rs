@@ -78,6 +78,8 @@ struct State {
     /// The floors and the latest bounds of all generations, with their lives.
     grants: HashMap<(u64, Generation), (UnixMillis, UnixMillis)>,
     before: Option<Generation>,
+    /// The latest tick of both generators under each worker ID.
+    reached: HashMap<WorkerId, UnixMillis>,
     /// Somebody has set the mark or advanced, or the generator leads since a start: then
     /// IDs need not be of the time that the clock shows.
     leads: bool,
@@ -121,6 +123,7 @@ fn first(apart: bool) -> State {
         latest: HashMap::new(),
         grants: HashMap::new(),
         before: None,
+        reached: HashMap::new(),
         leads: false,
     };
     assert!(state.server.takes_from_queue(None));
@@ -148,6 +151,21 @@ impl State {
         *known = bound.max(*known);
     }
 
+    fn note_reached(&mut self, generation: Generation, begins: UnixMillis) {
+        let worker = generation.worker().unwrap();
+        let known = self.reached.entry(worker).or_insert(begins);
+        *known = begins.max(*known);
+    }
+
+    /// Who gets a worker ID next, on whatever server, begins past all IDs of both generators.
+    fn check_ends(&self) {
+        let queue = self.server.queue.get().unwrap();
+        for (worker, bound) in queue.waits {
+            let reached = self.reached.get(&worker);
+            assert!(reached.is_none_or(|at| *at < bound), "{worker:?} {queue:?}");
+        }
+    }
+
     /// Notes an ID that was issued for a generation.
     fn note(&mut self, generation: Generation, issued: Issued) {
         self.note_grant();
@@ -167,6 +185,7 @@ impl State {
                 "{floor:?} {bound:?} {}",
                 show(layout, id)
             );
+            self.note_reached(generation, begins);
             let before = self.latest.insert(generation, id.get());
             let time = |id: i64| {
                 layout
@@ -229,6 +248,7 @@ impl State {
         let begins = layout.instant_of(layout.tick_of(start));
         let (floor, bound) = self.grants[&(self.server.life, generation)];
         assert!(begins >= floor && begins < bound, "{}", show(layout, id));
+        self.note_reached(generation, begins);
         let before = self.latest_beside.replace((start, generation));
         let ascends = |(before, of): (Position, Generation)| match of == generation {
             true => before.get() < start.get(),
@@ -330,6 +350,7 @@ impl State {
             Event::GoOn => self.server.go_on(),
         }
         self.note_change(before);
+        self.check_ends();
     }
 }
 
@@ -570,6 +591,7 @@ fn a_generator_without_a_rotation_left_goes_on_ahead_of_the_clock() {
     for rotation in 1..6 {
         let mut queue = state.server.queue.get().unwrap();
         queue.waits[0].1 = UnixMillis::new(0);
+        state.reached.clear();
         state.server.queue.set(Some(queue));
         let mark = state.server.slot.highest().unwrap();
         state.apply(Event::Step(-1));
