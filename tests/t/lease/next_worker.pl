@@ -51,14 +51,16 @@ END
 	create_generator($node, 'queued', $label);
 	create_generator($node, 'idle', $label);
 	create_generator($node, 'plain', 'preset=default');
+	create_generator($node, 'held', 'preset=default');
 	create_generator($node, 'waiting', 'preset=default on_rollback=wait');
-	is(take($session, $_), 0, "$kind: $_ has the worker ID of the server") for qw(queued idle plain waiting);
-	# One generator leads, and a transaction is open.
+	is(take($session, $_), 0, "$kind: $_ has the worker ID of the server") for qw(queued idle plain held waiting);
+	# One generator leads, and a statement is in the middle of its IDs.
 	$session->query_safe(q{SELECT snowflake_advance('plain', clock_timestamp() + interval '8 s')});
 	is(take($session, 'plain'), 0, 'a generator that somebody has advanced');
 	is(take($session, 'queued'), 0, 'changes nothing');
-	$holder->query_safe('BEGIN');
-	take($holder, 'plain');
+	my $fetch = sub { my $id = $holder->query_safe('FETCH c'); push @{ drawn("$kind held") }, $id; return $id >> 12 & 1023 };
+	$holder->query_safe(q{BEGIN; DECLARE c CURSOR FOR SELECT snowflake_nextval('held') FROM generate_series(1, 100)});
+	is($fetch->(), 0, 'a statement has it') for 1 .. 2;
 
 	# The clock is set back.
 	set_clock($node, $ahead - 600);
@@ -67,11 +69,11 @@ END
 	is($worker->(), 1, 'it is that of the server');
 	ok(in_log($node, qr/LOG:  snowflake_id: clock moved backwards by [^\n]*\n.*DETAIL:  Generator queued continues with worker ID 1\./), 'the log tells');
 	ok(in_log($node, qr/LOG:  snowflake_id: acquired worker ID 1 from pool "servers"\n.*DETAIL:  .*Before, it was worker ID 0\./), 'and the keeper does');
-	# The others, also in the middle of a transaction.
-	is(take($holder, 'plain'), 1, 'a transaction goes on with it');
+	# The others, also in the middle of a statement.
+	is($fetch->(), 1, 'the statement goes on with it, though there was room before the mark');
+	cmp_ok(lead($holder, 'held'), '>', 500, 'at its own mark');
 	$holder->query_safe('COMMIT');
-	cmp_ok(lead($holder, 'plain'), '>', 500, 'at its own mark');
-	is(take($session, $_), 1, "$_ has it, too") for qw(plain idle);
+	is(take($session, $_), 1, "$_ has it, too") for qw(plain held idle);
 	is((error_in($session, next_of('waiting')))[0], '58000', 'one that waits for the clock does so');
 	cmp_ok(abs lead($session, 'idle'), '<', 60, 'one that goes back does, at the first ID');
 	my @ids = @{ drawn("$kind plain") };
@@ -98,7 +100,7 @@ END
 
 	# The clock is right again: all go on with what the server has.
 	set_clock($node, $ahead);
-	is(take($session, $_), 3, "$_ goes on when the clock is right") for qw(queued idle plain waiting);
+	is(take($session, $_), 3, "$_ goes on when the clock is right") for qw(queued idle plain held waiting);
 	# What the keeper was asked before (for 3 s) is over.
 	sleep 4;
 	is($worker->(), 3, 'the server takes no other worker ID, since it needs none any more');
@@ -119,7 +121,7 @@ END
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	wait_until('another keeper', sub { my $new = $keeper->(); $new && $new ne $pid });
 	isnt(take($session, 'queued'), $now, 'the next keeper knows that the clock was set back');
-	take($session, $_) for qw(idle plain waiting);
+	take($session, $_) for qw(idle plain held waiting);
 
 	# The server is stopped, and killed.
 	$now = $worker->();
@@ -128,11 +130,11 @@ END
 	is($row_of->($now, 'state'), 'released', 'a clean stop returns it');
 	start_with_clock($node, $ahead + 400);
 	$session = session($node);
-	take($session, $_) for qw(queued idle plain waiting);
+	take($session, $_) for qw(queued idle plain held waiting);
 	$node->stop('immediate');
 	start_with_clock($node, $ahead + 405);
 	$session = session($node);
-	take($session, $_) for qw(queued idle plain waiting);
+	take($session, $_) for qw(queued idle plain held waiting);
 	$session->quit;
 	$node->stop;
 	return;

@@ -337,7 +337,7 @@ fn one_reads_all_at_a_time() {
     let answer = Server::new(&etcd, 3).ask(Ask::Acquire {
         fixed: WorkerId::new(2000),
         last: None,
-        latest: None,
+        holding: None,
     });
     let _ = refused(answer.unwrap());
     assert!(!has_turn());
@@ -548,7 +548,7 @@ fn what_a_system_has_reached_outlives_its_row() {
     let answer = Server::new(&etcd, 2).ask(Ask::Acquire {
         fixed: WorkerId::new(0),
         last: None,
-        latest: None,
+        holding: None,
     });
     let Answer::Granted(taken) = answer.unwrap() else {
         panic!("not granted")
