@@ -98,7 +98,7 @@ BEGIN ATOMIC
                 p.pool, upper(p.worker_ids) - 1, l.greatest_worker),
             'Make the generator with more worker bits, or let its servers lease from a pool of their own, with smaller numbers.'
         FROM pool AS p CROSS JOIN _snowflake.generators() AS g CROSS JOIN LATERAL _snowflake.check_limits(g.generator) AS l
-        WHERE g.layout IS NOT NULL AND g.pool IS NULL AND upper(p.worker_ids) - 1 > l.greatest_worker)
+        WHERE g.layout IS NOT NULL AND upper(p.worker_ids) - 1 > l.greatest_worker)
     SELECT f.state, f.item, f.detail, f.hint
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item, f.detail;

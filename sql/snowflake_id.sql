@@ -211,7 +211,7 @@ COMMENT ON FUNCTION snowflake_unmask(text, bytea, integer) IS
 CREATE FUNCTION _snowflake.presets(
     OUT preset text, OUT layout text, OUT epoch text, OUT tick text,
     OUT on_rollback text, OUT max_rollback text, OUT max_wait text, OUT max_borrow text, OUT max_observe text,
-    OUT on_exhausted text, OUT sequence_start text, OUT pool text,
+    OUT on_exhausted text, OUT sequence_start text,
     OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
     OUT can_be_negative boolean, OUT negative_from timestamptz,
     OUT label text, OUT origin text)
@@ -229,8 +229,6 @@ COMMENT ON COLUMN snowflake_presets.max_borrow IS 'how far ahead of the clock ID
 COMMENT ON COLUMN snowflake_presets.max_observe IS 'how far ahead of the clock snowflake_observe() may set the generator';
 COMMENT ON COLUMN snowflake_presets.on_exhausted IS 'what a generator does when a tick has no IDs left';
 COMMENT ON COLUMN snowflake_presets.sequence_start IS 'where the sequence numbers of a tick start';
-COMMENT ON COLUMN snowflake_presets.pool IS
-    'pool of the registry from which the generator takes worker IDs of its own; null if it takes none';
 COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'greatest number of IDs per second and worker ID';
 COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
 COMMENT ON COLUMN snowflake_presets.ends_at IS
@@ -263,7 +261,7 @@ CREATE FUNCTION snowflake_create_generator(
     preset text DEFAULT NULL, layout text DEFAULT NULL, epoch text DEFAULT NULL, tick text DEFAULT NULL,
     on_rollback text DEFAULT NULL, max_rollback text DEFAULT NULL, max_wait text DEFAULT NULL,
     max_borrow text DEFAULT NULL, max_observe text DEFAULT NULL,
-    on_exhausted text DEFAULT NULL, sequence_start text DEFAULT NULL, pool text DEFAULT NULL, fields jsonb DEFAULT NULL)
+    on_exhausted text DEFAULT NULL, sequence_start text DEFAULT NULL, fields jsonb DEFAULT NULL)
     RETURNS regclass LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_create_generator';
 COMMENT ON FUNCTION snowflake_create_generator IS
     'makes a generator: a sequence of this name that holds the mark, by default with the preset '
@@ -274,7 +272,7 @@ CREATE FUNCTION snowflake_alter_generator(
     preset text DEFAULT NULL, layout text DEFAULT NULL, epoch text DEFAULT NULL, tick text DEFAULT NULL,
     on_rollback text DEFAULT NULL, max_rollback text DEFAULT NULL, max_wait text DEFAULT NULL,
     max_borrow text DEFAULT NULL, max_observe text DEFAULT NULL,
-    on_exhausted text DEFAULT NULL, sequence_start text DEFAULT NULL, pool text DEFAULT NULL, fields jsonb DEFAULT NULL)
+    on_exhausted text DEFAULT NULL, sequence_start text DEFAULT NULL, fields jsonb DEFAULT NULL)
     RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_alter_generator';
 COMMENT ON FUNCTION snowflake_alter_generator IS
     'changes what a generator was told: an argument that is not given leaves it, and an empty text removes it';
@@ -306,7 +304,7 @@ CREATE FUNCTION _snowflake.generators(
     OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
     OUT preset text, OUT layout text, OUT epoch text, OUT tick text,
     OUT on_rollback text, OUT max_rollback text, OUT max_wait text, OUT max_borrow text, OUT max_observe text,
-    OUT on_exhausted text, OUT sequence_start text, OUT pool text,
+    OUT on_exhausted text, OUT sequence_start text,
     OUT label text)
     RETURNS SETOF record LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'snowflake_generators';
 CREATE VIEW snowflake_generators AS SELECT * FROM _snowflake.generators();
@@ -343,8 +341,6 @@ COMMENT ON COLUMN snowflake_generators.max_borrow IS 'how far ahead of the clock
 COMMENT ON COLUMN snowflake_generators.max_observe IS 'how far ahead of the clock snowflake_observe() may set the generator';
 COMMENT ON COLUMN snowflake_generators.on_exhausted IS 'what the generator does when a tick has no IDs left';
 COMMENT ON COLUMN snowflake_generators.sequence_start IS 'where the sequence numbers of a tick start';
-COMMENT ON COLUMN snowflake_generators.pool IS
-    'pool of the registry from which the generator takes worker IDs of its own; null if it takes none';
 COMMENT ON COLUMN snowflake_generators.label IS 'the label that stores this, as it was set';
 
 CREATE FUNCTION _snowflake.statistics(

@@ -91,7 +91,7 @@ BEGIN
     SELECT w.* INTO worker FROM _snowflake.own_worker() AS w;
     ahead := worker.bound - clock_timestamp();
     SELECT least(ahead, min(2 * (ahead - g.ahead_by))) INTO remaining
-    FROM _snowflake.generators() AS g WHERE NOT is_standby AND g.on_rollback <> 'next_worker';
+    FROM _snowflake.generators() AS g WHERE NOT is_standby;
     has_time := worker.worker_id IS NOT NULL AND coalesce(remaining > '0', true);
     is_failing := NOT library.keeper_runs OR library.failing_since IS NOT NULL;
     is_urgent := NOT has_time OR is_failing AND coalesce(remaining < '1 minute', false);
@@ -106,7 +106,7 @@ BEGIN
     RETURN QUERY
     WITH generators AS MATERIALIZED (
         SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ahead_because, g.ends_at, g.on_rollback, g.mark_put_back_at,
-            coalesce(g.ahead_by >= ahead AND g.on_rollback <> 'next_worker', false) AS is_past
+            coalesce(g.ahead_by >= ahead, false) AS is_past
         FROM _snowflake.generators() AS g WHERE NOT is_standby),
     found (place, state, item, detail, hint) AS (
         SELECT 1, CASE WHEN library.version = installed THEN 'ok' ELSE 'warning' END, 'library',

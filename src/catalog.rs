@@ -214,13 +214,6 @@ pub fn role_name(role: pg_sys::Oid) -> String {
     name.unwrap_or_else(|| role.to_u32().to_string())
 }
 
-/// The name of this session's database.
-pub fn database_name() -> String {
-    // SAFETY: returns NULL or a NUL-terminated name.
-    let name = unsafe { encoding::read(pg_sys::get_database_name(pg_sys::MyDatabaseId)) };
-    name.unwrap_or_default()
-}
-
 /// Whether there is a database with this OID.
 pub fn is_database(database: u32) -> bool {
     // SAFETY: a catalog look-up, in a transaction.

@@ -149,21 +149,6 @@ pub fn may_use_schema(schema: pg_sys::Oid) -> bool {
     }
 }
 
-/// Whether a role has USAGE on a foreign server.
-pub fn may_use_server(server: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-    // 32 bits in 15, 64 since.
-    #[allow(clippy::useless_conversion)]
-    let mode = pg_sys::AclMode::from(pg_sys::ACL_USAGE);
-    // SAFETY: looks up the catalogs, in a transaction.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let result = pg_sys::pg_foreign_server_aclcheck(server, role, mode);
-        #[cfg(not(feature = "pg15"))]
-        let result = pg_sys::object_aclcheck(pg_sys::ForeignServerRelationId, server, role, mode);
-        result == pg_sys::AclResult::ACLCHECK_OK
-    }
-}
-
 /// Raises an error as PostgreSQL's functions do: no Rust value on its way is dropped.
 ///
 /// # Safety

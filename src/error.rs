@@ -11,7 +11,6 @@ mod layout;
 pub mod new_keys;
 pub mod no_horizon;
 pub mod notice;
-pub mod own_workers;
 mod refused;
 mod registry;
 mod text;

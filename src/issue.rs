@@ -110,17 +110,15 @@ impl Host for Postgres<Caller> {
         let entry = self.0.entry;
         let refused = |it: &Described| {
             let error = lease_wait::refused(&entry.name(), &it.generator, why);
-            match (why, entry.own_lease()) {
-                (IssueError::Behind { by, .. }, Some(lease))
-                    if by <= it.generator.policy.max_rollback =>
+            match why {
+                IssueError::Behind { by, .. }
+                    if it.generator.rotates_worker() && by <= it.generator.policy.max_rollback =>
                 {
                     let shared = self.0.shared;
-                    let (mut shown, blocked) = shared.with_lease(lease, |_, state| {
-                        (state.shown.clone(), state.blocked.clone())
-                    });
+                    let (mut shown, blocked) =
+                        shared.with_lease(|_, state| (state.shown.clone(), state.blocked.clone()));
                     shown.failure = blocked.map(|blocked| blocked.obstacle);
-                    let has_keeper = shared.has_keeper();
-                    error::own_workers::no_other_worker(error, &entry.name(), &shown, has_keeper)
+                    error::keeper::no_other_worker(error, &shown, shared.has_keeper())
                 }
                 _ => error,
             }
@@ -184,8 +182,7 @@ impl Host for Postgres<Caller> {
 
     fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T {
         let shared = self.0.shared;
-        let lease = self.0.entry.lease(shared);
-        shared.with_lease(lease, |trusted, state| f(trusted, state.tenure))
+        shared.with_lease(|trusted, state| f(trusted, state.tenure))
     }
 
     fn settings(&self) -> Settings {
@@ -234,7 +231,7 @@ impl Host for Postgres<Caller> {
             let has_more = generation != mine || bound.is_none_or(|bound| bound > needed);
             (has_more, needed.since(near) <= BOUND_LEAD_MAX)
         };
-        let (shared, lease) = (self.0.shared, self.0.entry.lease(self.0.shared));
+        let (shared, lease) = (self.0.shared, self.0.shared.server());
         let mut told = None;
         Ok(self.wait_until_told(|now| {
             // Without the lock first: all who wait are woken at once.
@@ -251,18 +248,16 @@ impl Host for Postgres<Caller> {
                 }
                 told = Some(now);
             }
-            lease_wait::has_long_failure(shared, lease).then_some(false)
+            lease_wait::has_long_failure(shared).then_some(false)
         }))
     }
 
     fn another_worker(&self) -> Result<bool, Error> {
         let (shared, mine) = (self.0.shared, self.generation());
-        let Some(lease) = self.0.entry.own_lease() else {
-            return Ok(false);
-        };
+        let lease = shared.server();
         let mut told = None;
         Ok(self.wait_until_told(|now| {
-            // Without a worker ID, the generator is about to get the next one.
+            // Without a worker ID, the server is about to get the next one.
             if lease.generation() != mine {
                 return Some(true);
             }
@@ -273,7 +268,7 @@ impl Host for Postgres<Caller> {
                 told = Some(now);
             }
             let reading = os_clock::read();
-            let is_blocked = shared.with_lease(lease, |_, state| {
+            let is_blocked = shared.with_lease(|_, state| {
                 let blocked = state.blocked.as_ref();
                 blocked.is_some_and(|blocked| blocked.holds(reading))
             });

@@ -1,6 +1,4 @@
-//! The keeper: a background worker that leases the server's worker ID from a registry, and
-//! those of generators that lease worker IDs of their own, from the pools that their labels
-//! name.
+//! The keeper: a background worker that leases the server's worker ID from a registry.
 //!
 //! A [`lease`] decides and publishes, a [`mod@line`] carries its requests, and this file follows
 //! the settings and waits.
@@ -10,7 +8,7 @@
 //!
 //! | what ends the keeper | what follows |
 //! |---|---|
-//! | a stop of the server | it closes all slots, returns the worker ID within [`line::RELEASE_WAIT`], then those of generators within the same time, and ends |
+//! | a stop of the server | it closes all slots, returns the worker ID within [`line::RELEASE_WAIT`], and ends |
 //! | `pg_terminate_backend()`, an error | the next keeper, a second later, continues with what is in shared memory: same incarnation, next request. IDs are issued meanwhile |
 //! | SIGKILL | a crash of the server: shared memory is made anew, and a new incarnation takes over its own worker ID |
 //!
@@ -28,7 +26,7 @@ mod target;
 
 use std::ffi::c_int;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags,
@@ -36,10 +34,10 @@ use pgrx::bgworkers::{
 use pgrx::{PgMemoryContexts, pg_sys};
 
 use self::lease::{End, leave_registry};
-use self::line::{Line, RELEASE_WAIT, is_stopping};
+use self::line::{Line, is_stopping};
 use self::target::Target;
 use super::shmem::{self, Shared};
-use super::{compat, error, guc};
+use super::{compat, error};
 use snowflake_registry_client::mailbox::Bell;
 
 /// The name in `pg_stat_activity`.
@@ -89,8 +87,7 @@ pub extern "C-unwind" fn keep_worker_id(_argument: pg_sys::Datum) {
     let mut keeper = Keeper {
         shared,
         bell: Rc::new(bell),
-        server: None,
-        generators: Vec::new(),
+        line: None,
     };
     // SAFETY: switched to for each round, and emptied after it: texts of messages.
     unsafe { context.switch_to(|_| keeper.configure()) };
@@ -127,9 +124,7 @@ struct Keeper {
     shared: &'static Shared,
     /// What it waits for, beside its latch.
     bell: Rc<Bell>,
-    server: Option<Line>,
-    /// For generators with worker IDs of their own: a line for each pool.
-    generators: Vec<Line>,
+    line: Option<Line>,
 }
 
 /// Ends a line if the settings name another target than its own. Returns whether they do.
@@ -137,7 +132,7 @@ fn end_other(line: &mut Option<Line>, target: Option<&Target>, shared: &Shared) 
     let is_other = line.as_ref().map(|line| &*line.target) != target;
     if let Some(line) = line.take_if(|_| is_other) {
         let why = target.map_or(End::NoRegistry, |_| End::OtherRegistry);
-        line.end(shared, why, Instant::now() + RELEASE_WAIT);
+        line.end(shared, why);
     }
     is_other
 }
@@ -159,65 +154,25 @@ impl Keeper {
         }
         // Before any mailbox is looked into.
         self.bell.silence();
-        self.sort_generators();
-        let lines = self.server.iter_mut().chain(&mut self.generators);
-        lines.filter_map(|line| line.round(self.shared)).min()
+        self.line.as_mut()?.round(self.shared)
     }
 
     /// Follows the settings.
     fn configure(&mut self) {
         let (shared, bell) = (self.shared, &self.bell);
         let target = Target::of_server();
-        let is_other = end_other(&mut self.server, target.as_ref(), shared);
+        let is_other = end_other(&mut self.line, target.as_ref(), shared);
         match target {
             Some(target) if is_other => {
-                let line = self.server.insert(Line::new(target, bell));
-                line.add(shared.server(), shared);
+                self.line = Some(Line::new(target, bell, shared));
             }
             Some(_) => {}
             None => {
                 // The settings may have been changed while there was no keeper.
-                shared.with_lease(shared.server(), |_, state| leave_registry(state));
+                shared.with_lease(|_, state| leave_registry(state));
                 if is_other {
                     error::keeper::no_registry().log("");
                 }
-            }
-        }
-        let deadline = Instant::now() + RELEASE_WAIT;
-        let registry = guc::registry();
-        let why = match registry.is_empty() {
-            true => End::NoRegistry,
-            false => End::OtherRegistry,
-        };
-        let is_other = |line: &mut Line| line.target.registry != registry;
-        for line in self.generators.extract_if(.., is_other) {
-            line.end(shared, why, deadline);
-        }
-    }
-
-    /// Gives the lease of each generator to the line of the pool that its label names.
-    fn sort_generators(&mut self) {
-        let shared = self.shared;
-        // Places are taken in their order.
-        for slot in shared.leased().iter().take_while(|slot| slot.key() != 0) {
-            let pool = shared.with_lease(slot, |_, state| state.pool.get());
-            let Some(target) = Target::of_generators(pool) else {
-                return;
-            };
-            let is_right = |line: &Line| *line.target == target;
-            let lines = &mut self.generators;
-            if lines.iter().any(|line| is_right(line) && line.has(slot)) {
-                continue;
-            }
-            for line in lines.iter_mut() {
-                line.remove(slot, shared);
-            }
-            let at = lines.iter().position(is_right).unwrap_or_else(|| {
-                lines.push(Line::new(target.clone(), &self.bell));
-                lines.len() - 1
-            });
-            if let Some(line) = lines.get_mut(at) {
-                line.add(slot, shared);
             }
         }
     }
@@ -225,14 +180,8 @@ impl Keeper {
     /// SIGTERM has come: the server stops, or somebody has ended this process.
     fn end(&mut self) -> ! {
         let is_stopping = is_stopping();
-        let deadline = Instant::now() + RELEASE_WAIT;
-        let server = self.server.take().filter(|_| is_stopping);
-        if let Some(line) = server {
-            line.end(self.shared, End::Stop, deadline);
-        }
-        let deadline = Instant::now() + RELEASE_WAIT;
-        for line in self.generators.drain(..).filter(|_| is_stopping) {
-            line.end(self.shared, End::Stop, deadline);
+        if let Some(line) = self.line.take_if(|_| is_stopping) {
+            line.end(self.shared, End::Stop);
         }
         // After 0, PostgreSQL starts no other keeper, and logs nothing.
         let code = i32::from(!is_stopping);

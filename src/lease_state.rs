@@ -1,26 +1,22 @@
 //! The place of a lease in shared memory: what sessions read of it and ask of the keeper,
 //! what must outlive the keeper, and what others are shown.
 //!
-//! The server has one such place, whether it leases its worker ID or not. Each generator
-//! that leases worker IDs of its own (`on_rollback=next_worker`) has one as well: the session
-//! that uses the generator first takes a free place, and the generator keeps the place until
-//! the server stops. All of it is plain data without pointers.
+//! The server has one, whether it leases its worker ID or not. All of it is plain data without
+//! pointers.
 //!
 //! # Shared fields
 //!
 //! | field | rule |
 //! |---|---|
-//! | `key` | the generator, as in its slot; [`SERVER`]: the server; 0: the place is free. Stored with Release under the clock lock |
-//! | `owner` | the role that owned the generator when it took the place, as an OID; stored before `key`, and read under the clock lock |
 //! | `generation` | a copy of the generation of the tenure, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under the clock lock, last |
 //! | `max_ahead` | a copy of the tenure's limit (milliseconds; -1: none); stored before `generation` |
 //! | `needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `known` | the latest such instant that the keeper knows of (the least: none): one that is not later does not wake it again. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
-//! | `used` | the generation whose worker ID is used up for the time that the clock shows, 0: none. Stored by sessions, taken by the keeper. Never set for the server |
+//! | `used` | the generation whose worker ID is used up for the time that the clock shows, 0: none. Stored by sessions of generators with `on_rollback=next_worker`, taken by the keeper |
 //! | `state` | the tenure, and what the keeper has here; under the clock lock of [`super::shmem`] |
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
@@ -28,24 +24,11 @@ use snowflake_core::lease::node::KeptNode;
 use snowflake_core::lease::{FloorCause, Nonce, RegistryMillis};
 use snowflake_core::tenure::{Generation, Tenure};
 
-/// The key of the server's own place. No relation has it.
-pub const SERVER: u64 = u64::MAX;
-
-/// How many generators of a server can lease worker IDs of their own: 150 kB of shared memory.
-/// Only the generators of roles with USAGE on a pool can take them.
-pub const PLACES: usize = 64;
-
-/// How many of the places the generators of one role can take, unless it is a superuser: no role
-/// uses up those of others.
-pub const SHARE: usize = PLACES / 4;
-
 /// See the head of the file.
 #[repr(C)]
 pub struct LeaseSlot {
     generation: AtomicU64,
     max_ahead: AtomicI64,
-    key: AtomicU64,
-    owner: AtomicU32,
     needed: AtomicI64,
     known: AtomicI64,
     used: AtomicU64,
@@ -63,10 +46,6 @@ pub struct LeaseState {
     pub shown: Shown,
     /// What is in the way of another worker ID, after a clock rollback.
     pub blocked: Option<Blocked>,
-    /// The name of the generator and of its database, for the log.
-    pub name: Short<160>,
-    /// The pool from which the generator leases, by its label.
-    pub pool: Short<64>,
 }
 
 impl LeaseState {
@@ -81,8 +60,6 @@ impl LeaseState {
                 ..Shown::default()
             },
             blocked: None,
-            name: Short::default(),
-            pool: Short::default(),
         }
     }
 
@@ -92,7 +69,7 @@ impl LeaseState {
     }
 }
 
-/// Why a generator gets no other worker ID.
+/// Why the server gets no other worker ID.
 #[derive(Clone)]
 pub struct Blocked {
     pub obstacle: ShownFailure,
@@ -108,35 +85,15 @@ impl Blocked {
 }
 
 impl LeaseSlot {
-    /// The place of the server, or a free one. A tenure that is not closed is for the
-    /// server only: a session that finds its generator's key may not find a worker ID.
-    pub const fn new(key: u64, state: LeaseState) -> Self {
+    pub const fn new(state: LeaseState) -> Self {
         Self {
             generation: AtomicU64::new(state.tenure.generation.bits()),
             max_ahead: AtomicI64::new(-1),
-            key: AtomicU64::new(key),
-            owner: AtomicU32::new(0),
             needed: AtomicI64::new(i64::MIN),
             known: AtomicI64::new(i64::MIN),
             used: AtomicU64::new(0),
             state: UnsafeCell::new(state),
         }
-    }
-
-    /// The key of the generator, or [`SERVER`]; 0 if the place is free.
-    pub fn key(&self) -> u64 {
-        self.key.load(Ordering::Acquire)
-    }
-
-    /// The role that owned the generator when it took the place. Under the clock lock.
-    pub fn owner(&self) -> u32 {
-        self.owner.load(Ordering::Relaxed)
-    }
-
-    /// Gives a free place to a generator of this role. Under the clock lock.
-    pub fn give(&self, key: u64, owner: u32) {
-        self.owner.store(owner, Ordering::Relaxed);
-        self.key.store(key, Ordering::Release);
     }
 
     /// The generation of the tenure, with its worker ID.

@@ -1,8 +1,7 @@
 //! What sessions ask of the keeper's state: whether there is a worker ID, and why not.
 
 use super::error::{self, Error};
-use super::lease_state::LeaseSlot;
-use super::shmem::{self, Shared, SlotKey};
+use super::shmem::{self, Shared};
 use super::{compat, guc, os_clock};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Nanos};
@@ -12,17 +11,18 @@ use snowflake_core::protocol::host::IssueError;
 /// How long calls wait for a worker ID when the server has started to ask for one.
 const GRANT_WAIT: Millis = Millis::new(5000);
 
-/// Waits until a lease has a worker ID, but not longer than [`GRANT_WAIT`] after the keeper
+/// Waits until the server has a worker ID, but not longer than [`GRANT_WAIT`] after the keeper
 /// has begun to ask for one. Returns whether it has one; false at once for a server without a
 /// registry. A cancelled query ends the wait.
 #[cold]
-pub fn await_worker_id(shared: &Shared, lease: &LeaseSlot) -> bool {
+pub fn await_worker_id(shared: &Shared) -> bool {
+    let lease = shared.server();
     let from = os_clock::boot();
     let is_granted = loop {
         if lease.generation().worker().is_some() {
             break true;
         }
-        let waits = shared.with_lease(lease, |_, state| {
+        let waits = shared.with_lease(|_, state| {
             let is_registered = state.tenure.not_after.is_some();
             is_registered.then(|| state.shown.waits_since.unwrap_or(from))
         });
@@ -41,12 +41,11 @@ pub fn await_worker_id(shared: &Shared, lease: &LeaseSlot) -> bool {
     is_granted
 }
 
-/// The error that the server, or a generator of this name that leases worker IDs of its own,
-/// has no worker ID. A layout holds those from 0 to `max`.
+/// The error that the server has no worker ID. A layout holds those from 0 to `max`.
 #[cold]
-pub fn no_worker_id(lease: &LeaseSlot, name: Option<&str>, max: u64) -> Error {
+pub fn no_worker_id(max: u64) -> Error {
     let found = shmem::shared().ok().and_then(|shared| {
-        let shown = shared.with_lease(lease, |_, state| {
+        let shown = shared.with_lease(|_, state| {
             let is_registered = state.tenure.not_after.is_some();
             is_registered.then(|| state.shown.clone())
         });
@@ -54,24 +53,22 @@ pub fn no_worker_id(lease: &LeaseSlot, name: Option<&str>, max: u64) -> Error {
     });
     found.map_or_else(
         || error::no_worker_id(max),
-        |(shown, has_keeper)| error::keeper::no_worker_id(name, &shown, has_keeper),
+        |(shown, has_keeper)| error::keeper::no_worker_id(&shown, has_keeper),
     )
 }
 
-/// As [`no_worker_id`], of the server.
-#[cold]
-pub fn no_server_worker_id(max: u64) -> Error {
-    let server = shmem::shared().map(Shared::server);
-    server.map_or_else(
-        |_| error::no_worker_id(max),
-        |server| no_worker_id(server, None, max),
-    )
+/// Refuses a generator for which this server would have to change its worker ID, and never does.
+pub fn check_rotation(name: impl FnOnce() -> String, generator: &Generator) -> Result<(), Error> {
+    match generator.rotates_worker() && guc::worker_id().is_some() {
+        true => Err(error::keeper::never_next_worker(&name())),
+        false => Ok(()),
+    }
 }
 
 /// Whether the registry has given nothing for so long that no caller waits for it.
-pub fn has_long_failure(shared: &Shared, lease: &LeaseSlot) -> bool {
+pub fn has_long_failure(shared: &Shared) -> bool {
     let now = os_clock::boot();
-    shared.with_lease(lease, |_, state| {
+    shared.with_lease(|_, state| {
         let failure = state.shown.failure.as_ref();
         failure.is_some_and(|obstacle| now.since(obstacle.began) >= GRANT_WAIT.nanos())
     })
@@ -83,26 +80,21 @@ fn obstacle() -> Option<String> {
     if !shared.has_keeper() {
         return Some(error::keeper::not_running());
     }
-    let obstacle = shared.with_lease(shared.server(), |_, state| state.shown.failure.clone())?;
+    let obstacle = shared.with_lease(|_, state| state.shown.failure.clone())?;
     Some(error::keeper::failure(&obstacle))
 }
 
-/// Whether the worker field of a generator holds every worker ID that this server may get for it:
-/// those of the pool, as soon as the registry has told them, or else the one that it has. `key` is
-/// that of a generator that is there already, and may lease worker IDs of its own.
-pub fn check_worker_field(name: &str, label: &Label, key: Option<SlotKey>) -> Result<(), Error> {
-    let (generator, layout) = (label.generator(), label.layout());
+/// Whether the worker field of a generator holds every worker ID that this server may get: those of
+/// the pool, as soon as the registry has told them, or else the one that it has.
+pub fn check_worker_field(name: &str, label: &Label) -> Result<(), Error> {
+    let layout = label.layout();
     let max = layout.max_worker();
     let Some(shared) = shmem::shared().ok().filter(|_| layout.has_worker()) else {
         return Ok(());
     };
-    let lease = match generator.rotates_worker() {
-        true => key.and_then(|key| shared.lease_of(key)),
-        false => Some(shared.server()),
-    };
-    let Some(lease) = lease else { return Ok(()) };
+    let lease = shared.server();
     let greatest = i64::try_from(max).unwrap_or(i64::MAX);
-    let told = shared.with_lease(lease, |_, state| {
+    let told = shared.with_lease(|_, state| {
         let (terms, pool) = (state.link.as_ref()?.node.terms()?, state.shown.pool);
         Some((terms.fit(greatest), pool, terms.ids.end - 1))
     });
@@ -129,7 +121,7 @@ pub fn check_worker_field(name: &str, label: &Label, key: Option<SlotKey>) -> Re
 #[cold]
 pub fn refused(name: &str, generator: &Generator, why: IssueError) -> Error {
     if error::no_worker_yet(why) {
-        return no_server_worker_id(generator.layout.max_worker());
+        return no_worker_id(generator.layout.max_worker());
     }
     let server = error::ServerFacts {
         now: os_clock::wall().millis(),

@@ -29,7 +29,6 @@ mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
 mod limit; // how long the arguments of SQL functions may be
 mod mark; // reads and writes the durable mark; holds the reservation lock
 mod os_clock; // reads the two clocks of the operating system
-mod own_workers; // who may lease worker IDs of their own
 mod provider; // checks a label before PostgreSQL stores it
 mod registry; // PostgreSQL as the host of a registry of worker IDs
 mod report; // passes errors and messages to PostgreSQL
@@ -56,8 +55,7 @@ pgrx::extension_sql_file!("../sql/snowflake_id.sql");
 pgrx::extension_sql_file!("../sql/set_default.sql", requires = ["snowflake_id"]);
 pgrx::extension_sql_file!("../sql/set_defaults.sql", requires = ["set_default"]);
 pgrx::extension_sql_file!("../sql/registry.sql", requires = ["set_defaults"]);
-pgrx::extension_sql_file!("../sql/generator_pool.sql", requires = ["registry"]);
-pgrx::extension_sql_file!("../sql/citus.sql", requires = ["generator_pool"]);
+pgrx::extension_sql_file!("../sql/citus.sql", requires = ["registry"]);
 pgrx::extension_sql_file!("../sql/check.sql", requires = ["citus"]);
 pgrx::extension_sql_file!("../sql/partition.sql", requires = ["check"]);
 pgrx::extension_sql_file!("../sql/horizon.sql", requires = ["partition"]);

@@ -78,7 +78,11 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
         subscription::check_not_listed(relation)?;
         fit(relation, before.as_ref(), text)?;
         let name = session::of_sequence(relation).name();
-        lease_wait::check_worker_field(&name, label, None).unwrap_or_else(Error::warning);
+        lease_wait::check_worker_field(&name, label).unwrap_or_else(Error::warning);
+        if shmem::shared().is_ok() {
+            let can_rotate = lease_wait::check_rotation(|| name, &label.generator());
+            can_rotate.unwrap_or_else(Error::warning);
+        }
         if label.layout().can_be_negative() {
             let from = match label.layout().disorder() {
                 Some(OrderError::NegativeFrom(at)) => Some(at),

@@ -137,7 +137,7 @@ impl Lock {
     /// Two servers of one number wait for each other, and nothing else.
     fn shared(identity: ServerKey) -> Self {
         let mut hasher = DefaultHasher::new();
-        identity.server().text().hash(&mut hasher);
+        identity.text().hash(&mut hasher);
         Self::Shared(u16::try_from(hasher.finish() % u64::from(u16::MAX)).unwrap_or(0) + 1)
     }
 }

@@ -80,7 +80,5 @@ pub fn server_key() -> ServerKey {
         boot: u128::from_str_radix(&boot, 16).unwrap_or_default(),
         device,
         inode,
-        generator: 0,
-        // The registry knows as which role the server asks.
     }
 }

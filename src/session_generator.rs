@@ -25,9 +25,8 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::label::{self, Described};
-use super::lease_state::LeaseSlot;
 use super::shmem::{self, Shared, SlotKey};
-use super::{catalog, compat, guc, lease_wait, mark, os_clock, own_workers};
+use super::{catalog, compat, guc, lease_wait, mark, os_clock};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use snowflake_core::layout::{Layout, Stamp};
@@ -104,8 +103,6 @@ lifetime! {
         checked: Option<(pg_sys::Oid, u32, u64)>,
         /// The slot that was found last.
         hint: Option<&'static Slot>,
-        /// The generator's place, if it leases worker IDs of its own.
-        own_lease: Option<&'static LeaseSlot>,
         last_id: Option<SnowflakeId>,
     }
 }
@@ -316,7 +313,7 @@ impl SessionGenerator {
 
     /// As [`Self::context_for`], if its worker ID is the server's.
     pub fn present_context(&self, purpose: Purpose, shared: &Shared) -> Option<IssueContext> {
-        let present = self.lease(shared).generation();
+        let present = shared.server().generation();
         self.context_for(purpose)
             .filter(|context| context.generation == present)
     }
@@ -334,25 +331,6 @@ impl SessionGenerator {
             Purpose::Issue => &self.contexts.issue,
             Purpose::Advance => &self.contexts.read,
         }
-    }
-
-    /// The place of a generator that leases worker IDs of its own, once this session has
-    /// found that it does.
-    pub fn own_lease(&self) -> Option<&'static LeaseSlot> {
-        self.kept.own_lease.get()
-    }
-
-    /// The lease under which the generator issues: its own, or else the server's.
-    pub fn lease<'a>(&self, shared: &'a Shared) -> &'a LeaseSlot {
-        self.kept.own_lease.get().unwrap_or(shared.server())
-    }
-
-    /// The worker ID of the generator, or else of the server.
-    pub fn worker_id(&self, described: &Described, shared: &Shared) -> Option<WorkerId> {
-        if described.generator.rotates_worker() {
-            return own_workers::worker_of(shared, self.key());
-        }
-        shared.server().generation().worker()
     }
 
     /// Checks everything that must hold before this session may issue, as
@@ -391,14 +369,13 @@ impl SessionGenerator {
         let facts = self.learn()?;
         let generator = &facts.described.generator;
         self.check_committed(generator.layout)?;
-        let lease = self.lease_now(&facts, shared)?;
-        let generation = lease.generation();
+        let generation = shared.server().generation();
         let needs_worker = generation.worker().is_none() && generator.layout.has_worker();
-        if needs_worker && lease_wait::await_worker_id(shared, lease) {
+        if needs_worker && lease_wait::await_worker_id(shared) {
             return Ok(None);
         }
         let known = facts.made.filter(|made| made.generation == generation);
-        let made = known.map_or_else(|| self.make(&facts, lease, generation, shared), Ok)?;
+        let made = known.map_or_else(|| self.make(&facts, generation, shared), Ok)?;
         let slot = self.settled_slot(&facts, shared)?;
         if self.known.facts.get().is_none() {
             return Ok(None);
@@ -419,38 +396,13 @@ impl SessionGenerator {
         }))
     }
 
-    /// The lease under which the generator issues, with a place of its own from here on if it
-    /// leases worker IDs of its own.
-    #[inline]
-    fn lease_now(
-        &self,
-        facts: &Facts,
-        shared: &'static Shared,
-    ) -> Result<&'static LeaseSlot, Error> {
-        let own = match facts.described.generator.rotates_worker() {
-            true => {
-                let pool = facts.described.label.pool();
-                let place = own_workers::of_generator(self.relation(), facts.key, pool, shared);
-                Some(place?)
-            }
-            false => None,
-        };
-        self.kept.own_lease.set(own);
-        Ok(self.lease(shared))
-    }
-
-    /// What turns positions into IDs, in this generation of the lease.
-    fn make(
-        &self,
-        facts: &Facts,
-        lease: &LeaseSlot,
-        generation: Generation,
-        shared: &Shared,
-    ) -> Result<Made, Error> {
+    /// What turns positions into IDs, in this generation.
+    fn make(&self, facts: &Facts, generation: Generation, shared: &Shared) -> Result<Made, Error> {
         let generator = &facts.described.generator;
+        lease_wait::check_rotation(|| self.name(), generator)?;
         Ok(Made {
             generation,
-            generator: limited(generator, lease.max_ahead()),
+            generator: limited(generator, shared.server().max_ahead()),
             stamp: self.stamp(facts.described, generation.worker())?,
             shuffle: generator.is_random().then(|| shared.shuffle(facts.key)),
         })
@@ -704,12 +656,15 @@ impl SessionGenerator {
     }
 
     /// The generator's next position, by its cursor or its clock, whichever is later.
-    /// `None` if the generator has not issued since it got a slot in shared memory.
+    /// `None` if the generator has not issued since it got a slot in shared memory, or is about to
+    /// begin its next rotation.
     pub fn running_at(&self, generator: &Generator) -> Option<Position> {
-        let reading = os_clock::read();
-        shmem::shared().ok()?.with_slot(self.key(), |slot| {
+        let (reading, shared) = (os_clock::read(), shmem::shared().ok()?);
+        let present = shared.server().generation();
+        shared.with_slot(self.key(), |slot| {
             let runs = slot.live().cursor().position() != Position::ZERO
-                && slot.scale() == Scale::of_generator(generator);
+                && slot.scale() == Scale::of_generator(generator)
+                && (!generator.rotates_worker() || slot.live().bounds().generation() == present);
             runs.then(|| slot.live().next(generator, reading))
         })?
     }
@@ -748,24 +703,18 @@ impl SessionGenerator {
     }
 
     /// What every ID contains, besides its position, that this server issues for this
-    /// label. If IDs carry the worker ID, refuses a server, or a generator with worker IDs
-    /// of its own, without one or with one that does not fit.
+    /// label. If IDs carry the worker ID, refuses a server without one or with one that does not
+    /// fit.
     fn stamp(&self, described: &Described, worker: Option<WorkerId>) -> Result<Stamp, Error> {
-        let is_own = described.generator.rotates_worker();
         let layout = described.generator.layout;
         let max = layout.max_worker();
         let worker = match worker {
             Some(worker) => worker,
-            None if is_own => return Err(self.no_own_worker_id(described.label.pool())),
-            None if layout.has_worker() => return Err(lease_wait::no_server_worker_id(max)),
+            None if layout.has_worker() => return Err(lease_wait::no_worker_id(max)),
             None => WorkerId::NONE,
         };
         layout.stamp(worker).map_err(|_| {
             let text = described.label.layout_text();
-            if is_own {
-                let name = self.name();
-                return error::own_workers::worker_id_range(worker.get(), max, &name, &text);
-            }
             let is_leased = guc::worker_id().is_none();
             error::worker_id_range(worker.get(), max, is_leased, &self.name(), &text)
         })
@@ -775,11 +724,7 @@ impl SessionGenerator {
     /// find, except for privileges. The relation is locked.
     pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation())?;
-        if described.generator.rotates_worker() && shared.lease_of(self.key()).is_none() {
-            // It gets one when it is used first.
-            return own_workers::check(self.relation(), described.label.pool());
-        }
-        let worker = self.worker_id(described, shared);
+        let worker = shared.server().generation().worker();
         self.stamp(described, worker).map(drop)
     }
 
@@ -788,22 +733,12 @@ impl SessionGenerator {
     pub fn warn_if_not_ready(&self) -> Result<(), Error> {
         self.lock_for(catalog::ANY_USE)?;
         let described = self.learn()?.described;
-        if let Ok(shared) = shmem::shared()
-            && let Err(error) = self.check_can_issue(described, shared)
-        {
-            error.warning();
+        if let Ok(shared) = shmem::shared() {
+            let can = lease_wait::check_rotation(|| self.name(), &described.generator);
+            can.and_then(|()| self.check_can_issue(described, shared))
+                .unwrap_or_else(Error::warning);
         }
         Ok(())
-    }
-
-    /// A generator with worker IDs of its own has none.
-    fn no_own_worker_id(&self, pool: &str) -> Error {
-        let found = shmem::shared().map(|shared| shared.lease_of(self.key()));
-        match (own_workers::check(self.relation(), pool), found) {
-            (Err(error), _) | (Ok(()), Err(error)) => error,
-            (Ok(()), Ok(Some(lease))) => lease_wait::no_worker_id(lease, Some(&self.name()), 0),
-            (Ok(()), Ok(None)) => error::own_workers::no_place(&self.name()),
-        }
     }
 
     /// Keeps the slot this generator's until the transaction ends.

@@ -8,13 +8,13 @@
 //! | `Shared::secret` | made by the postmaster at its start and after a crash; the orders of `sequence_start=random` are derived from this secret. Never leaves shared memory |
 //! | `Shared::trusted` | what the server knows about its wall clock, see `snowflake_core::protocol::host`; under `CLOCK_LOCK` |
 //! | `Shared::keeper_latch` | the latch of the keeper's process, null if there is none; an old one may be another process's by now, which does no harm |
-//! | `Shared::tenure_changed` | sessions that wait for another tenure, or a later bound, of the server or of a generator sleep on it; broadcast by the process that has changed one, after `CLOCK_LOCK` |
+//! | `Shared::tenure_changed` | sessions that wait for another tenure, or a later bound, sleep on it; broadcast by the process that has changed one, after `CLOCK_LOCK` |
 //! | `Shared::mark_raised` | sessions that wait for a reservation lock sleep on it, see [`super::mark`]; broadcast by the session that has released one |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
 //! | `Shared::holders`, `holders_used` | who holds back which horizon, see `snowflake_core::horizon`: a place for each process; and how many of the places were ever used |
 //! | `Shared::lock_list`, `noted` | by which locks generators are held, see `snowflake_core::lock_list`; the list is under `HOLDS_LOCK` |
-//! | `Shared::defaults`, `others`, `leased`, `locks` | the addresses, in every process, of the slots of the two fixed tables, of the places of leases of generators, and of the locks; written by the postmaster before any backend starts |
+//! | `Shared::defaults`, `others`, `locks` | the addresses, in every process, of the slots of the two fixed tables, and of the locks; written by the postmaster before any backend starts |
 //! | a slot | see `snowflake_core::slot` |
 //!
 //! # The tables
@@ -47,7 +47,7 @@ use pgrx::pg_sys;
 
 use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
-use super::lease_state::{LeaseSlot, LeaseState, PLACES, SERVER};
+use super::lease_state::{LeaseSlot, LeaseState};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
@@ -57,7 +57,7 @@ use snowflake_core::lock_list::{LockList, Noted};
 use snowflake_core::protocol::host::TrustedClock;
 use snowflake_core::shuffle::Shuffle;
 use snowflake_core::slot::{self, Slot};
-use snowflake_core::tenure::Tenure;
+use snowflake_core::tenure::{Generation, Tenure};
 
 /// How many slots a generator can have in a table.
 const WINDOW: usize = 16;
@@ -86,7 +86,6 @@ pub struct Shared {
     noted: Noted,
     defaults: &'static [Slot],
     others: &'static [Slot],
-    leased: &'static [LeaseSlot],
     locks: [*mut pg_sys::LWLockPadded; 3],
 }
 
@@ -224,16 +223,6 @@ impl Shared {
         &self.server
     }
 
-    /// The places of generators with worker IDs of their own.
-    pub const fn leased(&self) -> &'static [LeaseSlot] {
-        self.leased
-    }
-
-    /// The place of a generator, if it has one.
-    pub fn lease_of(&self, key: SlotKey) -> Option<&'static LeaseSlot> {
-        self.leased.iter().find(|lease| lease.key() == key.bits())
-    }
-
     /// The place in which this process holds back horizons.
     pub fn holder(&self, index: usize) -> Option<&'static ProcessHolds> {
         let holder = self.holders.get(index)?;
@@ -305,15 +294,11 @@ impl Shared {
         })
     }
 
-    /// As [`Self::with_trusted_clock`], with what a place of a lease holds, such as the tenure.
-    pub fn with_lease<T>(
-        &self,
-        lease: &LeaseSlot,
-        f: impl FnOnce(&mut TrustedClock, &mut LeaseState) -> T,
-    ) -> T {
+    /// As [`Self::with_trusted_clock`], with the lease and the tenure of the server.
+    pub fn with_lease<T>(&self, f: impl FnOnce(&mut TrustedClock, &mut LeaseState) -> T) -> T {
         let (result, is_news) = self.with_trusted_clock(|trusted| {
             // SAFETY: this process has the clock lock.
-            unsafe { lease.with(|state| f(trusted, state)) }
+            unsafe { self.server.with(|state| f(trusted, state)) }
         });
         if is_news {
             self.tell_waiters();
@@ -531,15 +516,20 @@ impl Shared {
         });
     }
 
-    /// No ID of a tick that begins at or after this instant was issued since the server
-    /// started; `None` if none was issued.
-    pub fn furthest(&self) -> Option<UnixMillis> {
-        self.with_all(|slots| slot::furthest(slots))
+    /// No ID of a tick that begins at or after this instant was issued under this tenure; `None`
+    /// if none was issued.
+    pub fn furthest(&self, tenure: Generation) -> Option<UnixMillis> {
+        self.with_all(|slots| slots.filter_map(|slot| slot.furthest_under(tenure)).max())
+    }
+
+    /// See [`Slot::start_rotations_at_mark`].
+    pub fn start_rotations_at_marks(&self) {
+        self.with_all(|slots| slots.for_each(Slot::start_rotations_at_mark));
     }
 
     /// Closes all slots, after the tenure. Returns the latest end of them.
     pub fn close_slots(&self) -> Option<UnixMillis> {
-        self.with_all(|slots| slots.filter_map(Slot::close).max())
+        self.with_all(|slots| slot::close_all(slots))
     }
 
     /// Resets the counters of the generators of this database, or of one of them.
@@ -564,15 +554,10 @@ impl Shared {
         (jumped, largest)
     }
 
-    /// Gives up the slots of a database to which nobody can be connected, and its
-    /// generators' worker IDs: a later database with this OID is another one.
+    /// Gives up the slots of a database to which nobody can be connected: a later database with
+    /// this OID is another one.
     pub fn forget(&self, database: pg_sys::Oid) {
         self.for_each_of(database, |slot, _| slot.abandon());
-        for lease in self.leased {
-            if SlotKey(lease.key()).database() == u64::from(database.to_u32()) {
-                self.with_lease(lease, |_, state| state.tenure = state.tenure.closed());
-            }
-        }
     }
 }
 
@@ -601,7 +586,6 @@ unsafe extern "C-unwind" fn on_request() {
         pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
         pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<ProcessHolds>());
-        pg_sys::RequestAddinShmemSpace(PLACES * size_of::<LeaseSlot>());
         for name in LOCK_NAMES {
             pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1);
         }
@@ -625,9 +609,6 @@ unsafe extern "C-unwind" fn on_startup() {
         let size = slots_count() * size_of::<Slot>();
         let slots = pg_sys::ShmemInitStruct(name, size, &raw mut found);
         let (shared, slots) = (shared.cast::<Shared>(), slots.cast::<Slot>());
-        let name = c"snowflake_id places".as_ptr();
-        let size = PLACES * size_of::<LeaseSlot>();
-        let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<LeaseSlot>();
         let name = c"snowflake_id holders".as_ptr();
         let size = defaults_count() * size_of::<ProcessHolds>();
         let holders = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<ProcessHolds>();
@@ -636,7 +617,7 @@ unsafe extern "C-unwind" fn on_startup() {
         }
         // Either all areas are found or none.
         if !found {
-            initialise(shared, slots, places, holders);
+            initialise(shared, slots, holders);
             start_file::note_start(guc::worker_id(), super::server_key::clean_since());
         }
         SHARED.store(shared, Ordering::Relaxed);
@@ -656,12 +637,7 @@ fn secret() -> (u64, u64) {
 
 /// # Safety
 /// The pointers are to aligned areas of the requested size that nobody else uses.
-unsafe fn initialise(
-    shared: *mut Shared,
-    slots: *mut Slot,
-    places: *mut LeaseSlot,
-    holders: *mut ProcessHolds,
-) {
+unsafe fn initialise(shared: *mut Shared, slots: *mut Slot, holders: *mut ProcessHolds) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
     let tenure = first_tenure();
@@ -670,19 +646,14 @@ unsafe fn initialise(
         for index in 0..slots_count() {
             slots.add(index).write(Slot::new(reading, now));
         }
-        for index in 0..PLACES {
-            let state = LeaseState::new(Tenure::NONE.closed(), None);
-            places.add(index).write(LeaseSlot::new(0, state));
-        }
         for index in 0..defaults_count() {
             holders.add(index).write(ProcessHolds::default());
         }
         let holders = std::slice::from_raw_parts(holders, defaults_count());
-        let leased = std::slice::from_raw_parts(places, PLACES);
         let slots = std::slice::from_raw_parts(slots, slots_count());
         let (defaults, others) = slots.split_at(defaults_count());
         shared.write(Shared {
-            server: LeaseSlot::new(SERVER, LeaseState::new(tenure, Some(reading.wall.millis()))),
+            server: LeaseSlot::new(LeaseState::new(tenure, Some(reading.wall.millis()))),
             layers: AtomicU32::new(0),
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
@@ -696,7 +667,6 @@ unsafe fn initialise(
             noted: Noted::default(),
             defaults,
             others,
-            leased,
             locks: LOCK_NAMES.map(|name| pg_sys::GetNamedLWLockTranche(name.as_ptr())),
         });
         pg_sys::ConditionVariableInit((*shared).tenure_changed.get());

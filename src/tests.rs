@@ -71,7 +71,7 @@ mod tests {
              none 55000 SELECT snowflake_create_generator('pg_temp.g', 'preset=discord')
              none 42809 CREATE TABLE tt (); SECURITY LABEL FOR snowflake_id ON TABLE tt IS 'preset=discord'
              none 0A000 SECURITY LABEL FOR snowflake_id ON SEQUENCE snowflake_default IS 'preset=discord'
-             none 55000 SELECT snowflake_create_generator('g', 'preset=worker_queue epoch=1735689600000'); SELECT snowflake_nextval('g')
+             none 0A000 SELECT snowflake_create_generator('g', 'preset=worker_queue epoch=1735689600000'); SELECT snowflake_nextval('g')
              none 53400 SELECT snowflake_create_generator('g', 'preset=javascript max_borrow=0 on_exhausted=error tick=''10 s'''); SELECT count(snowflake_nextval('g')) FROM generate_series(1, 1100)
              none 22023 SELECT snowflake_decode_as(1, 'preset=no')
              none 22003 SELECT snowflake_decode_as(-1, 'preset=twitter')

@@ -2,11 +2,12 @@
 
 use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys;
+use pgrx::spi::quote_literal;
 
 use super::super::compat;
 use super::super::lease_state::{Shown, ShownFailure};
 use super::super::time::display;
-use super::{Code, Error, invalid, joined, not_ready};
+use super::{Code, Error, invalid, joined, not_ready, not_supported};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, LeaseError, LeaseFailure};
@@ -26,9 +27,8 @@ pub fn not_running() -> String {
     why.to_string()
 }
 
-/// The server, or a generator of this name that leases worker IDs of its own, has none from
-/// the registry.
-pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) -> Error {
+/// The server has no worker ID from the registry.
+pub fn no_worker_id(shown: &Shown, has_keeper: bool) -> Error {
     let detail = match &shown.failure {
         _ if !has_keeper => not_running(),
         Some(obstacle) => match obstacle.held {
@@ -41,17 +41,47 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
         },
         None => "It has not got one from the registry yet.".to_string(),
     };
-    let hint = match generator {
-        Some(_) => "View snowflake_generators shows the worker ID.",
-        None => "snowflake_status() says what helps.",
-    };
-    let who = generator.map_or_else(
-        || "this server".to_string(),
-        |name| format!("generator {name}"),
-    );
-    not_ready(format!("{who} has no worker ID"))
+    not_ready("this server has no worker ID")
         .detail(detail)
-        .hint(format!("{hint} IDs are issued as soon as it has one."))
+        .hint("snowflake_status() says what helps. IDs are issued as soon as it has one.")
+}
+
+/// The clock was set back, and the server has got no worker ID for the time that it shows:
+/// `error` says so for a generator that waits.
+pub fn no_other_worker(error: Error, shown: &Shown, has_keeper: bool) -> Error {
+    let why = match &shown.failure {
+        _ if !has_keeper => not_running(),
+        Some(obstacle) => failure(obstacle),
+        None => "The registry has not answered yet.".to_string(),
+    };
+    let pool = shown.pool.get();
+    let quoted = quote_literal(&pool);
+    let detail = format!(
+        "{} This server has got no worker ID from pool \"{pool}\" that was not used at this time. \
+         {why}",
+        error.detail
+    );
+    error.detail(detail).hint(format!(
+        "Check the time synchronization of this server. IDs resume by themselves when the clock is \
+         there again, or when the pool has such a worker ID: view snowflake_workers shows the \
+         bounds of those WHERE pool = {quoted}. A larger pool has more."
+    ))
+}
+
+/// A generator with `on_rollback=next_worker` on a server that has a number of its settings.
+pub fn never_next_worker(name: &str) -> Error {
+    not_supported(format!(
+        "generator {name} needs a server that leases any worker ID of a registry"
+    ))
+    .detail(
+        "It has on_rollback=next_worker: when the clock is set back, the server takes its next \
+         worker ID. This server has a fixed one, by \"snowflake_id.worker_id\".",
+    )
+    .hint(
+        "Set \"snowflake_id.registry\", and \"snowflake_id.worker_id\" to an empty text, and restart \
+         the server. Or set a different on_rollback by snowflake_alter_generator(): wait, error or \
+         continue.",
+    )
 }
 
 /// What is in the way, for a caller, and since when.
@@ -209,8 +239,6 @@ pub fn no_number(value: &str, what: &str) -> Error {
 /// A lease, in what the log says of it.
 #[derive(Clone)]
 pub struct LeaseTexts {
-    /// The generator and its database; `None`: the server.
-    pub generator: Option<String>,
     /// The registry without secrets.
     pub registry: String,
     /// Which of several hosts has replied last, and what others have said: a sentence, or several.
@@ -219,22 +247,9 @@ pub struct LeaseTexts {
 }
 
 impl LeaseTexts {
-    /// What a message about the lease ends with, after this word.
-    fn named(&self, word: &str) -> String {
-        let generator = self.generator.as_ref();
-        generator.map_or_else(String::new, |name| format!(" {word} generator {name}"))
-    }
-
     /// The registry, and which host has replied.
     fn asked(&self) -> String {
         joined(&format!("The registry is {}.", self.registry), &self.from)
-    }
-
-    const fn who(&self) -> &str {
-        match self.generator {
-            Some(_) => "generator",
-            None => "server",
-        }
     }
 
     /// A worker ID was granted. `before` is the one of before. To lead the clock by more than a
@@ -260,8 +275,8 @@ impl LeaseTexts {
                 because(cause)
             );
         }
-        let (worker, pool, generator) = (right.worker.get(), &self.pool, self.named("for"));
-        let what = format!("acquired worker ID {worker} from pool \"{pool}\"{generator}");
+        let (worker, pool) = (right.worker.get(), &self.pool);
+        let what = format!("acquired worker ID {worker} from pool \"{pool}\"");
         let usual = terms.map(|it| it.patience.plus(it.hold).plus(it.max_ahead));
         if usual.is_some_and(|usual| lead > usual) {
             let ahead = rounded(lead);
@@ -288,9 +303,7 @@ impl LeaseTexts {
             || "the registry answers again".to_string(),
             |right| format!("renewed worker ID {} again", right.worker.get()),
         );
-        let generator = self.named("for");
-        told(format!("{what}{generator} after {outage}"))
-            .detail(joined(&reason(&failure.why), &self.from))
+        told(format!("{what} after {outage}")).detail(joined(&reason(&failure.why), &self.from))
     }
 
     /// The worker ID was lost. `goes_on`: the server does not stop, so another one is asked for.
@@ -299,13 +312,11 @@ impl LeaseTexts {
         if goes_on {
             detail += &format!(
                 " IDs of times before {} are issued under it still, since nobody else issues these. \
-                 The {} asks for a worker ID again.",
-                display(right.not_after),
-                self.who()
+                 The server asks for a worker ID again.",
+                display(right.not_after)
             );
         }
-        let (worker, generator) = (right.worker.get(), self.named("of"));
-        warned(format!("lost worker ID {worker}{generator}")).detail(detail)
+        warned(format!("lost worker ID {}", right.worker.get())).detail(detail)
     }
 
     /// The registry refuses, or cannot be reached. `right` is what remains, and `holds` says
@@ -343,25 +354,23 @@ impl LeaseTexts {
             ),
             _ => " No IDs are issued until that is solved.".to_string(),
         };
-        warned(what + &self.named("for"))
+        warned(what)
             .detail(format!("{} {}{lasts}", self.asked(), reason(&failure.why)))
             .hint(remedy(&failure.why))
     }
 
     /// The lease was ended.
     pub fn returned(&self, worker: WorkerId, end: UnixMillis) -> Error {
-        let (worker, pool, generator) = (worker.get(), &self.pool, self.named("of"));
-        told(format!(
-            "returned worker ID {worker}{generator} to pool \"{pool}\""
-        ))
-        .detail(format!("No ID under it is of {} or later.", display(end)))
+        let (worker, pool) = (worker.get(), &self.pool);
+        told(format!("returned worker ID {worker} to pool \"{pool}\""))
+            .detail(format!("No ID under it is of {} or later.", display(end)))
     }
 
     /// The lease could not be ended.
     pub fn not_returned(&self, worker: WorkerId, why: &str) -> Error {
-        let (worker, pool, generator) = (worker.get(), &self.pool, self.named("of"));
+        let (worker, pool) = (worker.get(), &self.pool);
         warned(format!(
-            "could not return worker ID {worker}{generator} to pool \"{pool}\""
+            "could not return worker ID {worker} to pool \"{pool}\""
         ))
         .detail(format!(
             "{why} The worker ID is free when its lease and the hold of the pool have ended."
@@ -370,25 +379,22 @@ impl LeaseTexts {
 
     /// The server stops, and the registry with it.
     pub fn kept(&self, worker: WorkerId) -> Error {
-        let (worker, pool, generator) = (worker.get(), &self.pool, self.named("of"));
+        let (worker, pool) = (worker.get(), &self.pool);
         told(format!(
-            "did not return worker ID {worker}{generator} to pool \"{pool}\""
+            "did not return worker ID {worker} to pool \"{pool}\""
         ))
-        .detail(format!(
-            "The registry is on this server, which stops. The {} gets the worker ID again at the \
-             next start of the server, if the machine is not booted in between.",
-            self.who()
-        ))
+        .detail(
+            "The registry is on this server, which stops. The server gets the worker ID again at \
+             its next start, if the machine is not booted in between.",
+        )
     }
 
     /// Somebody has copied the running server.
     pub fn copied(&self) -> Error {
-        warned("this server, or its machine, was copied while it ran".to_string()).detail(format!(
-            "The registry has heard from the copy{}. IDs under the worker ID that both have stop \
-             here; the {} asks for a worker ID again.",
-            self.named("about"),
-            self.who()
-        ))
+        warned("this server, or its machine, was copied while it ran".to_string()).detail(
+            "The registry has heard from the copy. IDs under the worker ID that both have stop \
+             here; the server asks for a worker ID again.",
+        )
             .hint("Find the copy and keep it apart. Look for IDs that both have issued since it was made.")
     }
 }
@@ -467,7 +473,7 @@ fn refusal(refused: &RegistryError) -> String {
             "All worker IDs of the pool belong to other servers.".to_string()
         }
         RegistryError::NonePassed { latest } => format!(
-            "Each free worker ID of the pool has been used at {} or after it, or the pool was \
+            "Each other free worker ID of the pool has been used at {} or after it, or the pool was \
              made later.",
             display(*latest)
         ),

@@ -243,29 +243,17 @@ fn not_reserved(
         }
         ReserveError::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
-            let (whose, view) = if generator.rotates_worker() {
-                (
-                    "generator",
-                    "The log of the server says what is in the way.",
-                )
-            } else {
-                ("server", "snowflake_status() says what helps.")
-            };
-            // The obstacle is the server's.
-            let why = server
-                .obstacle
-                .as_ref()
-                .filter(|_| !generator.rotates_worker());
+            let why = server.obstacle.as_ref();
             let why = why.map_or_else(String::new, |why| format!(" {why}"));
             not_ready(format!(
                 "generator {name} issues no IDs, because the registry has not renewed the lease \
-                 of this {whose}"
+                 of this server"
             ))
             .detail(format!(
                 "The lease is for IDs of times before {bound}, and the next ID would be of \
                  {needed}.{why}"
             ))
-            .hint(format!("{view} IDs resume by themselves."))
+            .hint("snowflake_status() says what helps. IDs resume by themselves.")
         }
         ReserveError::BeforeEpoch { epoch } => {
             let epoch = display(epoch);

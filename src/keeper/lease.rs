@@ -1,42 +1,30 @@
-//! A lease: of the server's worker ID, or of one of a generator that leases worker IDs of its
-//! own. [`snowflake_core::lease::node`] says what to ask and what follows; a lease gives its
-//! [`Node`] the clocks, and publishes in its place in shared memory ([`LeaseSlot`]) what may be
-//! issued ([`snowflake_core::tenure`]).
-//!
-//! | | the server | a generator |
-//! |---|---|---|
-//! | which worker ID | the one of the settings, or else any | any whose floor is near ([`FloorPolicy::Soon`]) |
-//! | what is closed | all slots | its slot |
-//! | it is told | who else claims its worker ID | |
-//! | after a clock rollback | | a candidate asks for another worker ID |
+//! The lease of the server's worker ID. [`snowflake_core::lease::node`] says what to ask and what
+//! follows; a lease gives its [`Node`] the clocks, and publishes in shared memory ([`LeaseSlot`])
+//! what may be issued ([`snowflake_core::tenure`]).
 //!
 //! # In which order things are stored
 //!
-//! - The number of a request, and all else of the node, before the request is sent. A
-//!   candidate and a release need nothing stored: another keeper does not take them over.
+//! - The number of a request, and all else of the node, before the request is sent. A release
+//!   is not continued by another keeper.
 //! - What a reply brings, and the tenure that follows, under one lock.
 //! - For a release: the tenure is closed, then the slots, then the end is computed.
 //!
-//! # A clock rollback of a generator
+//! # A clock rollback
 //!
-//! A session tells that the worker ID is used up for the time that the clock shows. Then a
-//! second node of the generator, the **candidate**, asks for a worker ID whose floor has
-//! passed. The first node keeps its own meanwhile: if the clock is corrected, or no session
-//! asks again, the generator keeps it. When the candidate is granted one, in this order:
+//! A session of a generator with `on_rollback=next_worker` tells that the worker ID is used up for
+//! the time that the clock shows. If the clock was set back, the node asks for another worker ID,
+//! whose floor has passed. Meanwhile it keeps its own, and renews it: if the clock is corrected, or
+//! no session tells again, the server keeps it. When another one is granted, in this order:
 //!
-//! 1. the generator's tenure is closed, then its slot, and the end of the old worker ID is
-//!    computed, as for a release of the server's;
-//! 2. the candidate takes the place of the first node, and its grant becomes the generator's
-//!    tenure;
-//! 3. the first node returns the old worker ID with that end. If that fails, the lease
-//!    expires, and the worker ID is free from its bound on.
-//!
-//! A keeper that ends leaves the first node for the next keeper, and forgets the candidate,
-//! whose worker ID is free when its lease has expired.
+//! 1. the tenure is closed, then all slots, and the end of the old worker ID is computed, as for a
+//!    release: the greatest of all generators;
+//! 2. the grant becomes the new tenure, to which every generator comes by its own policy:
+//!    [`snowflake_core::rotation`] shows that no ID is issued twice;
+//! 3. the old worker ID is returned with that end. If that fails, its lease expires, and it is free
+//!    from its bound on.
 
 use std::ffi::CStr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
@@ -44,30 +32,23 @@ use super::super::encoding::from_server;
 use super::super::error::client::ReplyWait;
 use super::super::error::keeper::{LeaseTexts, etcd_grown, reason, remedy};
 use super::super::lease_state::{
-    Blocked, KeptLease, LeaseSlot, LeaseState, SERVER, Short, Shown, ShownFailure,
+    Blocked, KeptLease, LeaseSlot, LeaseState, Short, Shown, ShownFailure,
 };
-use super::super::shmem::{Shared, SlotKey};
+use super::super::shmem::Shared;
 use super::super::{guc, os_clock, server_key, start_file};
 use super::target::Target;
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::node::{
-    Change, FloorPolicy, HeldLease, LeaseError, LeaseFailure, Next, Node, NodeInput,
+    Change, HeldLease, LeaseError, LeaseFailure, NEED_LASTS, Next, Node, NodeInput,
 };
-use snowflake_core::lease::{
-    Answer, FloorCause, Holder, Nonce, RegistryError, Reply, Request, ServerKey, Terms,
-};
-use snowflake_core::slot::Slot;
+use snowflake_core::lease::{Answer, Holder, Nonce, RegistryError, Reply, Request, Terms};
 
 /// How long the keeper waits for a reply: a third of a lease, within these limits. In the least one,
 /// a connection and a request go over a line on which each reply is late by 150 ms. In the greatest
 /// one, so that the next try is soon, however long the lease.
 const REPLY_WAIT_MIN: Millis = Millis::new(1000);
 const REPLY_WAIT_MAX: Millis = Millis::new(5000);
-
-/// How long a need counts after a caller has told it; one that still waits tells it again.
-/// So a need that the registry does not meet ends with its caller.
-const NEED_LASTS: Duration = Duration::from_secs(3);
 
 /// What became of a request.
 pub struct Outcome {
@@ -104,16 +85,7 @@ pub enum End {
 /// An instant past which a caller needs a bound.
 struct Needed {
     instant: UnixMillis,
-    told: Instant,
-}
-
-/// A node that asks for another worker ID.
-struct Candidate {
-    node: Node,
-    /// When a session has told last that it needs one.
-    told: Instant,
-    /// Both clocks then.
-    reading: Reading,
+    told: BootNanos,
 }
 
 /// See the head of the file.
@@ -121,10 +93,7 @@ pub struct Lease {
     slot: &'static LeaseSlot,
     target: Rc<Target>,
     texts: Rc<LeaseTexts>,
-    /// `None`: the server.
-    generator: Option<SlotKey>,
     node: Node,
-    candidate: Option<Candidate>,
     /// The latest instant that a caller needs, until the bound is past it, or no session
     /// tells it again.
     needed: Option<Needed>,
@@ -142,24 +111,38 @@ pub struct Release {
 
 impl Lease {
     /// Begins with this registry, or continues where another keeper ended.
-    pub fn new(slot: &'static LeaseSlot, target: &Rc<Target>, shared: &Shared) -> Self {
-        let (hash, key) = (target.hash(), slot.key());
-        let generator = (key != SERVER).then(|| SlotKey::from_bits(key));
-        let (kept, name) = shared.with_lease(slot, |_, state| {
+    pub fn new(target: &Rc<Target>, shared: &'static Shared) -> Self {
+        let (slot, hash) = (shared.server(), target.hash());
+        let kept = shared.with_lease(|_, state| {
             let kept = state.link.clone().filter(|kept| kept.target == hash);
             // The other keeper may have ended while it closed.
             let is_good = |kept: &KeptLease| kept.node.right().is_none() || state.is_in_force();
-            (kept.filter(is_good), state.name)
+            kept.filter(is_good)
         });
-        let fixed = guc::worker_id().filter(|_| generator.is_none());
+        if kept.is_none() {
+            shared.start_rotations_at_marks();
+        }
+        Self::begin(slot, target, kept, shared)
+    }
+
+    /// Continues with this registry as a new incarnation, after [`Self::close`].
+    fn begin_anew(&mut self, shared: &Shared) {
+        *self = Self::begin(self.slot, &self.target, None, shared);
+    }
+
+    fn begin(
+        slot: &'static LeaseSlot,
+        target: &Rc<Target>,
+        kept: Option<KeptLease>,
+        shared: &Shared,
+    ) -> Self {
+        let fixed = guc::worker_id();
         let node = match kept {
-            Some(kept) => Node::resumed(holder(kept.started, generator), fixed, kept.node),
-            None => Node::new(holder(os_clock::boot(), generator), nonce(), fixed, None),
+            Some(kept) => Node::resumed(holder(kept.started), fixed, kept.node),
+            None => Node::new(holder(os_clock::boot()), nonce(), fixed, None),
         };
         let is_resumed = node.latest_number() > 0;
-        let floor_policy = generator.map_or(FloorPolicy::Any, |_| FloorPolicy::Soon);
         let texts = LeaseTexts {
-            generator: generator.map(|_| name.get()),
             registry: target.described(),
             from: String::new(),
             pool: target.pool.clone(),
@@ -168,17 +151,12 @@ impl Lease {
             slot,
             target: Rc::clone(target),
             texts: Rc::new(texts),
-            generator,
-            node: node.reaching(floor_policy),
-            candidate: None,
+            node,
             needed: None,
         };
-        if let Some(key) = generator.filter(|_| !is_resumed) {
-            let _ = shared.with_slot(key, Slot::start_rotations_at_mark);
-        }
         let kept = lease.kept();
         let LeaseTexts { registry, pool, .. } = &*lease.texts;
-        shared.with_lease(slot, |_, state| {
+        shared.with_lease(|_, state| {
             let tenure = state.tenure;
             if !is_resumed {
                 // A grant of which nothing is known any more, or a server without a worker
@@ -199,17 +177,6 @@ impl Lease {
         lease
     }
 
-    /// Whether this is the lease of a place.
-    pub fn is_of(&self, slot: &LeaseSlot) -> bool {
-        std::ptr::eq(self.slot, slot)
-    }
-
-    /// Whether the node or the candidate has this nonce.
-    pub fn has_nonce(&self, nonce: Nonce) -> bool {
-        let candidate = self.candidate.as_ref();
-        self.node.nonce() == nonce || candidate.is_some_and(|it| it.node.nonce() == nonce)
-    }
-
     fn kept(&self) -> KeptLease {
         KeptLease {
             target: self.target.hash(),
@@ -220,59 +187,30 @@ impl Lease {
 
     fn moment(&self, shared: &Shared) -> NodeInput {
         // Before the clocks: what is issued from here on is not told.
-        let furthest = match self.generator {
-            None => shared.furthest(),
-            Some(key) => shared.with_slot(key, Slot::furthest_in_rotation).flatten(),
-        };
+        let furthest = shared.furthest(self.slot.generation());
         let needed = self.needed.as_ref().map(|needed| needed.instant);
         moment(furthest.max(needed))
     }
 
     /// Takes what sessions need, and forgets what no session tells again.
-    pub fn hear_sessions(&mut self, shared: &Shared) {
-        // A session has closed the tenure of a generator, as CREATE DATABASE does with those
-        // of a dropped database whose OID it uses again ([`Shared::forget`]). Then the generator
-        // gets a worker ID anew: the same one, from its bound on.
-        let is_closed = !shared.with_lease(self.slot, |_, state| state.is_in_force());
-        if is_closed && self.node.right().is_some() {
-            *self = Self::new(self.slot, &self.target, shared);
-        }
-        let now = Instant::now();
-        let is_old = |told: Instant| now.duration_since(told) >= NEED_LASTS;
-        if self.needed.take_if(|it| is_old(it.told)).is_some() {
+    pub fn hear_sessions(&mut self) {
+        let now = moment(None);
+        let is_old = |it: &mut Needed| now.boot.since(it.told) >= NEED_LASTS;
+        if self.needed.take_if(is_old).is_some() {
             self.node.need_no_more();
         }
         self.know_need();
         if let Some(instant) = self.slot.take_need() {
             self.node.need(instant);
             if self.needed.as_ref().is_none_or(|it| instant >= it.instant) {
-                self.needed = Some(Needed { instant, told: now });
+                let told = now.boot;
+                self.needed = Some(Needed { instant, told });
             }
             self.know_need();
         }
         let present = self.slot.generation();
-        let is_asked = self.slot.take_used() == Some(present) && present.worker().is_some();
-        // A session that still needs one after a step of the clock tells it again.
-        let reading = os_clock::read();
-        let is_over = |it: &mut Candidate| {
-            let is_stepped = reading.stepped_since(it.reading) != Millis::ZERO;
-            is_stepped || (!is_asked && is_old(it.told))
-        };
-        if self.candidate.take_if(is_over).is_some() {
-            shared.with_lease(self.slot, |_, state| state.blocked = None);
-        }
-        if is_asked {
-            let generator = self.generator;
-            let candidate = self.candidate.get_or_insert_with(|| {
-                let node = Node::new(holder(os_clock::boot(), generator), nonce(), None, None);
-                let node = node.reaching(FloorPolicy::Passed);
-                Candidate {
-                    node,
-                    told: now,
-                    reading,
-                }
-            });
-            (candidate.told, candidate.reading) = (now, reading);
+        if self.slot.take_used() == Some(present) && present.worker().is_some() {
+            self.node.need_another(&now);
         }
     }
 
@@ -284,25 +222,19 @@ impl Lease {
     /// The request that is due, if one is; else for how many milliseconds to wait.
     pub fn due(&mut self, shared: &Shared) -> Result<Request, Option<i64>> {
         let now = self.moment(shared);
-        let mut wait = None;
-        if let Some(candidate) = &mut self.candidate {
-            match candidate.node.next(&now) {
-                Next::Send(request) => return Ok(*request),
-                Next::Sleep(nanos) => wait = Some(millis_of(nanos.get())),
-                Next::Await => {}
+        let next = self.node.next(&now);
+        let kept = self.kept();
+        let is_blocked = self.node.search_failure().is_some();
+        shared.with_lease(|_, state| {
+            state.blocked.take_if(|_| !is_blocked);
+            if matches!(next, Next::Send(_)) {
+                state.link = Some(kept);
             }
-        }
-        match self.node.next(&now) {
-            Next::Send(request) => {
-                let kept = self.kept();
-                shared.with_lease(self.slot, |_, state| state.link = Some(kept));
-                Ok(*request)
-            }
-            Next::Sleep(nanos) => {
-                let millis = millis_of(nanos.get());
-                Err(Some(wait.map_or(millis, |wait| wait.min(millis))))
-            }
-            Next::Await => Err(wait),
+        });
+        match next {
+            Next::Send(request) => Ok(*request),
+            Next::Sleep(nanos) => Err(Some(millis_of(nanos.get()))),
+            Next::Await => Err(None),
         }
     }
 
@@ -311,14 +243,9 @@ impl Lease {
         reply_wait(self.node.terms())
     }
 
-    /// Takes what became of a request of the node, or of the candidate. Returns the worker ID
-    /// that the generator returns, if the candidate has another one.
-    pub fn take(
-        &mut self,
-        shared: &Shared,
-        (nonce, number): (Nonce, u64),
-        outcome: &Outcome,
-    ) -> Option<Release> {
+    /// Takes what became of a request. Returns the worker ID that the server returns, if it has
+    /// another one.
+    pub fn take(&mut self, shared: &Shared, number: u64, outcome: &Outcome) -> Option<Release> {
         let now = self.moment(shared);
         if self.texts.from != outcome.from {
             let from = outcome.from.clone();
@@ -331,78 +258,59 @@ impl Lease {
             self.tell_of_growth(shared, grown);
         }
         let outcome = &outcome.reply;
-        if self.node.nonce() == nonce {
-            let change = hear(&mut self.node, number, outcome, &now);
-            self.apply(shared, &change, outcome.as_ref().ok());
-            let is_reply = outcome.is_ok() && self.generator.is_none();
-            return match is_reply && self.node.has_surplus(&now) {
-                true => self.return_lead(shared),
-                false => None,
-            };
-        }
-        let mut candidate = self.candidate.take_if(|it| it.node.nonce() == nonce)?;
-        match (hear(&mut candidate.node, number, outcome, &now), outcome) {
-            (Change::Acquired { reached, .. }, Ok(reply)) => {
-                return self.change_over(shared, candidate.node, reply, reached);
+        let before = self.node.clone();
+        let change = hear(&mut self.node, number, outcome, &now);
+        let searches = before.asks_for_another();
+        // In the order of the head of the file.
+        let release = match change {
+            Change::Acquired { .. } if searches => {
+                let end = self.close(shared);
+                self.release_before(before, end, &now)
             }
-            (Change::Copied, _) => return None,
-            (Change::Failed(failure), _) => {
-                let right = self.node.right();
-                let right = (right.as_ref(), false);
-                let texts = &self.texts;
-                texts
-                    .troubled(right, None, None, &failure, now.clock)
-                    .warning();
-            }
-            _ => {}
+            _ => None,
+        };
+        self.apply(shared, &change, (outcome.as_ref().ok(), searches));
+        match release {
+            None if outcome.is_ok() && self.node.has_surplus(&now) => self.return_lead(shared),
+            release => release,
         }
-        if let Some(failure) = candidate.node.failure() {
-            let reading = os_clock::read();
-            let obstacle = obstacle_of(failure, &self.texts.from, reading);
-            let blocked = Blocked { obstacle, reading };
-            shared.with_lease(self.slot, |_, state| state.blocked = Some(blocked));
-            shared.tell_waiters();
-        }
-        self.candidate = Some(candidate);
-        None
     }
 
-    /// The candidate has a worker ID: the generator continues with that one.
-    fn change_over(
+    /// Returns what the node had before the grant that has taken its place.
+    fn release_before(
         &mut self,
-        shared: &Shared,
-        candidate: Node,
-        reply: &Reply,
-        reached: UnixMillis,
+        mut before: Node,
+        end: UnixMillis,
+        now: &NodeInput,
     ) -> Option<Release> {
-        let (now, end) = (self.moment(shared), self.close(shared));
-        let node = std::mem::replace(&mut self.node, candidate.reaching(FloorPolicy::Soon));
-        let before = node.right().map(|right| right.worker);
-        shared.with_lease(self.slot, |_, state| state.blocked = None);
-        let because = match &reply.answer {
-            Answer::Granted(grant) => grant.because,
-            _ => FloorCause::Used,
-        };
-        let change = Change::Acquired {
-            before,
-            reached,
-            because,
-        };
-        self.apply(shared, &change, Some(reply));
-        self.release(node, end, &now)
+        let right = before.right()?;
+        let end = end.max(right.not_before);
+        let request = Some(before.close_before(&mut self.node, end, now)?);
+        Some(Release {
+            node: before,
+            texts: Rc::clone(&self.texts),
+            right,
+            end,
+            request,
+        })
     }
 
     /// The server has a lead that it does not use: it returns its worker ID, and asks anew.
     fn return_lead(&mut self, shared: &Shared) -> Option<Release> {
         let end = self.close(shared);
-        let release = self.releases(shared, end).pop();
-        shared.with_lease(self.slot, |_, state| state.link = None);
-        *self = Self::new(self.slot, &self.target, shared);
+        let release = self.release(shared, end);
+        self.begin_anew(shared);
         release
     }
 
     /// Publishes what the node has come to, and tells the log.
-    fn apply(&mut self, shared: &Shared, change: &Change, reply: Option<&Reply>) {
+    /// `searches`: the request was for another worker ID.
+    fn apply(
+        &mut self,
+        shared: &Shared,
+        change: &Change,
+        (reply, searches): (Option<&Reply>, bool),
+    ) {
         let reading = os_clock::read();
         let now = reading.wall.millis();
         let right = self.node.right();
@@ -419,9 +327,13 @@ impl Lease {
         let from = &self.texts.from;
         let obstacle = self.node.failure().map(|it| obstacle_of(it, from, reading));
         let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
+        let blocked = self.node.search_failure().map(|failure| Blocked {
+            obstacle: obstacle_of(failure, from, reading),
+            reading,
+        });
         // The worker ID of the settings, for which the server has no claim.
         let mut unclaimed = None;
-        shared.with_lease(self.slot, |_, state| {
+        shared.with_lease(|_, state| {
             let (tenure, is_in_force) = (state.tenure, state.is_in_force());
             let shown = &mut state.shown;
             if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
@@ -456,22 +368,32 @@ impl Lease {
                 ..obstacle
             });
             state.link = Some(kept);
+            if searches {
+                state.blocked = blocked;
+            }
         });
+        if searches {
+            shared.tell_waiters();
+        }
         if is_held && unclaimed.take().is_some() {
             let _ = self.close(shared);
             let waits_since = Some(reading.boot);
-            shared.with_lease(self.slot, |_, state| state.shown.waits_since = waits_since);
+            shared.with_lease(|_, state| state.shown.waits_since = waits_since);
         }
-        self.log_change(change, unclaimed, now);
+        self.log_change(change, (unclaimed, searches), now);
         if *change == Change::Copied {
             let _ = self.close(shared);
-            shared.with_lease(self.slot, |_, state| state.link = None);
-            *self = Self::new(self.slot, &self.target, shared);
+            self.begin_anew(shared);
         }
     }
 
     /// One line in the log for each change.
-    fn log_change(&self, change: &Change, unclaimed: Option<WorkerId>, now: UnixMillis) {
+    fn log_change(
+        &self,
+        change: &Change,
+        (unclaimed, searches): (Option<WorkerId>, bool),
+        now: UnixMillis,
+    ) {
         let right = self.node.right();
         let (right, texts) = (right.as_ref(), &self.texts);
         match change {
@@ -490,66 +412,45 @@ impl Lease {
                 }
             }
             Change::Failed(failure) => {
-                let fixed = guc::worker_id().filter(|_| self.generator.is_none());
-                let right = (right, self.node.holds());
-                let warning = texts.troubled(right, fixed, unclaimed, failure, now);
+                let right = (right, self.node.holds() && !searches);
+                let warning = texts.troubled(right, guc::worker_id(), unclaimed, failure, now);
                 warning.warning();
             }
             Change::Copied => texts.copied().warning(),
         }
     }
 
-    /// Tells the log once that the database of etcd is too large. The server's lease does.
+    /// Tells the log once that the database of etcd is too large.
     fn tell_of_growth(&self, shared: &Shared, grown: &str) {
-        if self.generator.is_some() {
-            return;
-        }
         let new = Short::new(grown);
-        let before = shared.with_lease(self.slot, |_, state| {
-            std::mem::replace(&mut state.shown.grown, new)
-        });
+        let before = shared.with_lease(|_, state| std::mem::replace(&mut state.shown.grown, new));
         if new != Short::default() && before == Short::default() {
             etcd_grown(grown).warning();
         }
     }
 
-    /// Nothing is issued under the tenure from here on. Returns where its IDs end: at the
-    /// bound, if the slot of a generator does not know that, as after DROP or a new label.
+    /// Nothing is issued under the tenure from here on. Returns where its IDs end.
     fn close(&self, shared: &Shared) -> UnixMillis {
-        let before = shared.with_lease(self.slot, |_, state| {
+        let before = shared.with_lease(|_, state| {
             let before = state.tenure;
             state.tenure = before.closed();
             before
         });
-        let Some(key) = self.generator else {
-            let slots = shared.close_slots();
-            return before.end(slots, os_clock::wall().millis());
-        };
-        let close = |slot: &Slot| slot.close_rotation(before.generation);
-        let slot = shared.with_slot(key, close).flatten();
-        before.end_of_rotation(slot, os_clock::wall().millis())
+        let slots = shared.close_slots();
+        before.end(slots, os_clock::wall().millis())
     }
 
-    /// Has a node return what it has, which was closed.
-    fn release(&self, mut node: Node, end: UnixMillis, now: &NodeInput) -> Option<Release> {
-        let right = node.right()?;
-        let end = end.max(right.not_before);
-        let request = Some(node.close(end, now)?);
-        let texts = Rc::clone(&self.texts);
-        Some(Release {
-            node,
-            texts,
-            right,
-            end,
-            request,
-        })
+    /// Has the node return what it has, which was closed.
+    pub fn release(&mut self, shared: &Shared, end: UnixMillis) -> Option<Release> {
+        let now = self.moment(shared);
+        self.release_before(self.node.clone(), end, &now)
     }
 
     /// The lease ends: closes. Returns where the IDs end. A worker ID of the settings that is
     /// not claimed yet stays in use, unless the server stops. Without a registry from now on,
     /// the server continues with the worker ID of its settings at once, if there is one.
     pub fn stop(&self, shared: &Shared, why: End) -> UnixMillis {
-        let is_in_force = shared.with_lease(self.slot, |_, state| state.is_in_force());
+        let is_in_force = shared.with_lease(|_, state| state.is_in_force());
         let is_granted = is_in_force && self.node.right().is_some();
         let end = if is_granted || why == End::Stop {
             self.close(shared)
@@ -557,47 +458,40 @@ impl Lease {
             let now = self.moment(shared);
             now.clock.max(now.furthest)
         };
-        shared.with_lease(self.slot, |_, state| {
+        shared.with_lease(|_, state| {
             // Another keeper begins anew.
             state.link = None;
             state.blocked = None;
-            if why == End::NoRegistry && self.generator.is_none() {
+            if why == End::NoRegistry {
                 leave_registry(state);
             }
         });
         end
     }
 
-    /// Takes what became of the last request after [`Self::stop`]: nothing of it is
-    /// published.
+    /// Takes what became of the last request after [`Self::stop`], which has returned `end`:
+    /// nothing of it is published. Returns as [`Self::take`] does.
     pub fn take_last(
         &mut self,
         shared: &Shared,
-        (nonce, number): (Nonce, u64),
+        number: u64,
         Outcome { reply: outcome, .. }: &Outcome,
-    ) {
+        end: UnixMillis,
+    ) -> Option<Release> {
         let now = self.moment(shared);
-        let candidate = self.candidate.as_mut().map(|candidate| &mut candidate.node);
-        let nodes = [Some(&mut self.node), candidate].into_iter().flatten();
-        for node in nodes.filter(|node| node.nonce() == nonce) {
-            let change = hear(node, number, outcome, &now);
-            match (change, node.right()) {
-                (Change::Copied, _) => self.texts.copied().warning(),
-                (Change::Lost(failure), Some(right)) => {
-                    self.texts.lost(&right, &failure, false).warning();
-                }
-                _ => {}
+        let before = self.node.clone();
+        let change = hear(&mut self.node, number, outcome, &now);
+        match (change, self.node.right()) {
+            (Change::Acquired { .. }, _) if before.asks_for_another() => {
+                return self.release_before(before, end, &now);
             }
+            (Change::Copied, _) => self.texts.copied().warning(),
+            (Change::Lost(failure), Some(right)) => {
+                self.texts.lost(&right, &failure, false).warning();
+            }
+            _ => {}
         }
-    }
-
-    /// What there is to return after [`Self::stop`].
-    pub fn releases(&mut self, shared: &Shared, end: UnixMillis) -> Vec<Release> {
-        let now = self.moment(shared);
-        let candidate = self.candidate.take().map(|candidate| candidate.node);
-        let nodes = [Some(self.node.clone()), candidate].into_iter().flatten();
-        let releases = nodes.filter_map(|node| self.release(node, end, &now));
-        releases.collect()
+        None
     }
 
     /// The server stops, and its registry with it: the worker ID is not returned.
@@ -692,18 +586,15 @@ fn millis_of(nanos: i64) -> i64 {
     (nanos / NANOS_PER_MILLI + 1).max(1)
 }
 
-/// This server, or a generator of it, for the registry.
-fn holder(started: BootNanos, generator: Option<SlotKey>) -> Holder {
+/// This server, for the registry.
+fn holder(started: BootNanos) -> Holder {
     // SAFETY: settings of the server; the directory is NUL-terminated.
     let (port, directory) = unsafe {
         let directory = CStr::from_ptr(pg_sys::DataDir);
         (pg_sys::PostPortNumber, from_server(directory))
     };
     Holder {
-        identity: ServerKey {
-            generator: generator.map_or(0, SlotKey::bits),
-            ..server_key::server_key()
-        },
+        identity: server_key::server_key(),
         started,
         host: start_file::host_name(),
         // The registry's server sees it, and fills it in.
@@ -716,9 +607,10 @@ fn holder(started: BootNanos, generator: Option<SlotKey>) -> Holder {
 /// What a node finds around it. `furthest` is of what was issued, or what a caller needs
 /// next, from a generator that leads the clock: that is told as if it were used.
 fn moment(furthest: Option<UnixMillis>) -> NodeInput {
+    let reading = os_clock::read();
     NodeInput {
-        boot: os_clock::boot(),
-        clock: os_clock::wall().millis(),
+        boot: reading.boot,
+        clock: reading.wall.millis(),
         furthest: furthest.unwrap_or(UnixMillis::new(0)),
         // SAFETY: reads shared memory.
         in_recovery: unsafe { pg_sys::RecoveryInProgress() },

@@ -1,10 +1,5 @@
-//! A line to a pool of the registry: a thread that carries requests, and the leases for which
-//! it asks, one request at a time and each lease in turn.
-//!
-//! The keeper has one line for the server's lease, and one for each pool from which generators
-//! lease worker IDs of their own. All threads ring the keeper's one bell. So a request of a
-//! generator that hangs, for as long as [`Lease::reply_wait`] or a look-up of a host name lasts,
-//! delays other generators, and never a renewal of the server.
+//! A line to a pool of the registry: a thread that carries requests, one at a time, for the
+//! server's lease and for worker IDs that it returns.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::error::client::{self, ReplyWait};
-use super::super::lease_state::LeaseSlot;
 use super::super::shmem::Shared;
 use super::super::{compat, server_key};
 use super::lease::{End, Lease, Outcome, Release};
 use super::target::Target;
+use snowflake_core::id::UnixMillis;
+use snowflake_core::lease::node::Node;
 use snowflake_core::lease::{Nonce, Reply, Request};
 use snowflake_registry_client::mailbox::Bell;
 use snowflake_registry_client::request::{RegistryClient, RequestOutcome};
@@ -26,7 +22,7 @@ use snowflake_registry_client::request::{RegistryClient, RequestOutcome};
 /// given up, and its thread is left alone.
 const LOOKUP_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the keeper tries to return the worker IDs.
+/// How long the keeper tries to return the worker ID.
 pub const RELEASE_WAIT: Duration = Duration::from_secs(2);
 
 /// The line of postmaster.pid that tells what the server does, and what it says there
@@ -55,11 +51,9 @@ struct Asked {
 /// See the head of the file.
 pub struct Line {
     pub target: Rc<Target>,
-    leases: Vec<Lease>,
+    lease: Lease,
     /// What is returned while the line continues.
     releases: VecDeque<Release>,
-    /// Whose turn it is to ask.
-    turn: usize,
     bell: Rc<Bell>,
     client: Option<RegistryClient>,
     asked: Option<Asked>,
@@ -68,35 +62,16 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(target: Target, bell: &Rc<Bell>) -> Self {
+    pub fn new(target: Target, bell: &Rc<Bell>, shared: &'static Shared) -> Self {
+        let target = Rc::new(target);
         Self {
-            target: Rc::new(target),
-            leases: Vec::new(),
+            lease: Lease::new(&target, shared),
+            target,
             releases: VecDeque::new(),
-            turn: 0,
             bell: Rc::clone(bell),
             client: None,
             asked: None,
             here: Arc::default(),
-        }
-    }
-
-    /// Whether it has the lease of a place.
-    pub fn has(&self, slot: &LeaseSlot) -> bool {
-        self.leases.iter().any(|lease| lease.is_of(slot))
-    }
-
-    /// Begins the lease of a place, or continues where another keeper ended.
-    pub fn add(&mut self, slot: &'static LeaseSlot, shared: &Shared) {
-        self.leases.push(Lease::new(slot, &self.target, shared));
-    }
-
-    /// Ends the lease of a place, which another line will have.
-    pub fn remove(&mut self, slot: &LeaseSlot, shared: &Shared) {
-        for mut lease in self.leases.extract_if(.., |lease| lease.is_of(slot)) {
-            let end = lease.stop(shared, End::OtherRegistry);
-            let releases = lease.releases(shared, end);
-            self.releases.extend(releases);
         }
     }
 
@@ -110,11 +85,9 @@ impl Line {
             self.asked = None;
             return None;
         }
-        for lease in &mut self.leases {
-            lease.hear_sessions(shared);
-        }
+        self.lease.hear_sessions();
         while let Some((asked, outcome)) = self.outcome() {
-            self.take(shared, &asked, outcome, false);
+            self.take(shared, &asked, outcome, None);
         }
         self.go_on(shared)
     }
@@ -160,24 +133,22 @@ impl Line {
         self.asked.take().map(|asked| (asked, Outcome::failed(why)))
     }
 
-    /// Hands over what became of a request. `is_last`: the line ends, and its leases are closed.
-    fn take(&mut self, shared: &Shared, asked: &Asked, outcome: Outcome, is_last: bool) {
+    /// Hands over what became of a request. `end`: the lease was stopped, and its IDs end there.
+    fn take(&mut self, shared: &Shared, asked: &Asked, outcome: Outcome, end: Option<UnixMillis>) {
         let Asked { nonce, number, .. } = *asked;
-        // A lease that was removed may have had another request under way, which was sent before:
-        // its outcome is not that of the release, and changes nothing any more.
-        let is_release =
-            |release: &Release| release.node.nonce() == nonce && release.request.is_none();
+        let is_its = |node: &Node| (node.nonce(), node.latest_number()) == (nonce, number);
+        let is_release = |release: &Release| release.request.is_none() && is_its(&release.node);
         if let Some(at) = self.releases.iter().position(is_release) {
             if let Some(release) = self.releases.remove(at) {
                 release.log_change(Some(outcome));
             }
-        } else if let Some(lease) = self.leases.iter_mut().find(|it| it.has_nonce(nonce)) {
-            if is_last {
-                return lease.take_last(shared, (nonce, number), &outcome);
-            }
-            let release = lease.take(shared, (nonce, number), &outcome);
-            self.releases.extend(release);
+            return;
         }
+        let release = match end {
+            Some(end) => self.lease.take_last(shared, number, &outcome, end),
+            None => self.lease.take(shared, number, &outcome),
+        };
+        self.releases.extend(release);
     }
 
     /// Sends what is due, if nothing is under way. Returns for how many milliseconds to
@@ -193,7 +164,7 @@ impl Line {
                 Err(wait) => return wait,
             };
             if let Err((asked, why)) = self.send(request, wait) {
-                self.take(shared, &asked, Outcome::failed(why), false);
+                self.take(shared, &asked, Outcome::failed(why), None);
             }
         }
     }
@@ -205,21 +176,8 @@ impl Line {
                 return Ok((request, release.reply_wait()));
             }
         }
-        let count = self.leases.len();
-        let mut wait: Option<i64> = None;
-        for at in (self.turn..count).chain(0..self.turn.min(count)) {
-            let Some(lease) = self.leases.get_mut(at) else {
-                continue;
-            };
-            match lease.due(shared) {
-                Ok(request) => {
-                    self.turn = at + 1;
-                    return Ok((request, lease.reply_wait()));
-                }
-                Err(millis) => wait = wait.into_iter().chain(millis).min(),
-            }
-        }
-        Err(wait)
+        let request = self.lease.due(shared)?;
+        Ok((request, self.lease.reply_wait()))
     }
 
     /// Sends a request, for which the thread is started if there is none.
@@ -248,23 +206,21 @@ impl Line {
         Ok(())
     }
 
-    /// Returns all worker IDs, by the deadline.
-    pub fn end(mut self, shared: &Shared, why: End, deadline: Instant) {
-        let stop = |lease: &Lease| lease.stop(shared, why);
-        let ends: Vec<_> = self.leases.iter().map(stop).collect();
+    /// Returns the worker ID, within [`RELEASE_WAIT`].
+    pub fn end(mut self, shared: &Shared, why: End) {
+        let deadline = Instant::now() + RELEASE_WAIT;
+        let end = self.lease.stop(shared, why);
         if why == End::Stop && self.is_here() {
             // A server that stops lets nobody in, not even its own keeper.
-            self.leases.iter().for_each(Lease::keep);
+            self.lease.keep();
             return;
         }
         // What is under way counts before what follows.
         if let Some((asked, outcome)) = self.await_outcome(deadline - RELEASE_WAIT / 2) {
-            self.take(shared, &asked, outcome, true);
+            self.take(shared, &asked, outcome, Some(end));
         }
         let mut releases = std::mem::take(&mut self.releases);
-        for (lease, end) in self.leases.iter_mut().zip(ends) {
-            releases.extend(lease.releases(shared, end));
-        }
+        releases.extend(self.lease.release(shared, end));
         for mut release in releases {
             let request = release.request.take().filter(|_| Instant::now() < deadline);
             let sent = request.map(|request| self.send(request, release.reply_wait()));

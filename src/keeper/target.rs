@@ -20,12 +20,6 @@ impl Target {
         (!registry.is_empty()).then_some(Self { registry, pool })
     }
 
-    /// The target of generators that lease from a pool.
-    pub fn of_generators(pool: String) -> Option<Self> {
-        let registry = guc::registry();
-        (!registry.is_empty()).then_some(Self { registry, pool })
-    }
-
     pub fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         Hash::hash(self, &mut hasher);

@@ -113,7 +113,7 @@ fn has_leased_from(url: &Url) -> bool {
     let is_used = of_setting.is_ok_and(|used| used.describe() == url.describe());
     is_used
         && shmem::shared().is_ok_and(|shared| {
-            shared.with_lease(shared.server(), |_, state| {
+            shared.with_lease(|_, state| {
                 let kept = state.link.as_ref();
                 kept.is_some_and(|kept| kept.node.right().is_some())
             })

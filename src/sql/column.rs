@@ -66,7 +66,7 @@ fn next(entry: &SessionGenerator, described: &Described) -> Result<(SnowflakeId,
     };
     let worker = shmem::shared()
         .ok()
-        .and_then(|shared| entry.worker_id(described, shared));
+        .and_then(|shared| shared.server().generation().worker());
     let stamp = worker.and_then(|worker| layout.stamp(worker).ok());
     let tick = layout.tick_of(position);
     let range = layout.range_of(tick);

@@ -93,7 +93,7 @@ c_function!(snowflake_create_generator, |call| {
         let layout_text = described.layout_text();
         return Err(error::layout_is_over(&layout_text, layout.end()));
     }
-    lease_wait::check_worker_field(&call.name(0), &described, None)?;
+    lease_wait::check_worker_field(&call.name(0), &described)?;
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
     let (schema, relation_name, statement) = unsafe {

@@ -105,7 +105,7 @@ struct Causes {
 impl Causes {
     fn at(now: UnixMillis) -> Self {
         let began = shmem::shared().ok().and_then(|shared| {
-            shared.with_lease(shared.server(), |_, state| {
+            shared.with_lease(|_, state| {
                 Some((
                     state.tenure.not_before?,
                     state.shown.since?,
@@ -123,13 +123,12 @@ impl Causes {
     }
 
     /// Why the next ID of a generator is ahead of the wall clock by this: a clause.
-    fn of(&self, lead: Millis, has_own_lease: bool) -> Option<&'static str> {
+    fn of(&self, lead: Millis) -> Option<&'static str> {
         if lead <= ORDINARY_LEAD {
             return None;
         }
         let explains = |by: Millis| by >= lead.half().max(lead.minus(ADDED_LEAD));
-        let lease = self.lease.filter(|_| !has_own_lease);
-        Some(match lease.filter(|(left, _)| explains(*left)) {
+        Some(match self.lease.filter(|(left, _)| explains(*left)) {
             Some((_, because)) => because,
             None if explains(*self.rollback.get_or_init(largest_rollback)) => {
                 "the clock was set back"
@@ -176,21 +175,22 @@ c_function!(snowflake_generators, |call| {
         let layout = it.map(|it| it.generator.layout);
         let worker = shared.and_then(|shared| match it {
             Some(it) if !it.generator.layout.has_worker() => None,
-            Some(it) => entry.worker_id(it, shared),
-            None => shared.server().generation().worker(),
+            _ => shared.server().generation().worker(),
         });
         let shown = view.filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
         let reserved = shown
             .filter(|(view, _)| view.reserved != Position::ZERO)
             .map(|(view, layout)| layout.instant_of(layout.tick_of(view.reserved)));
-        let start = mark.filter(|_| reserved.is_none());
+        // The next rotation starts at the clock.
+        let rotates = it.is_some_and(|it| it.generator.rotates_worker());
+        let may_go_back = rotates && view.is_some_and(|view| view.knows_marks);
+        let start = mark.filter(|_| reserved.is_none() && !may_go_back);
         let wall = os_clock::wall().millis();
         let next = it.and_then(|it| next(entry, &it.generator, start));
         // Without a cursor and a mark, the generator starts at the wall clock.
         let next = next.or(is_held.then_some(wall)).filter(|_| visible);
         let lead = next.map(|next| next.since(wall).max(Millis::ZERO));
-        let has_own_lease = it.is_some_and(|it| it.generator.rotates_worker());
         let state = columns![
             entry.relation(),
             worker.map(|worker| worker.get().cast_signed()),
@@ -199,8 +199,7 @@ c_function!(snowflake_generators, |call| {
                 .map(time::to_datum),
             reserved.or(mark).map(time::to_datum),
             lead.map(time::interval),
-            lead.and_then(|lead| causes.of(lead, has_own_lease))
-                .map(DatabaseText),
+            lead.and_then(|lead| causes.of(lead)).map(DatabaseText),
             shown
                 .and_then(|(view, _)| view.refused_at)
                 .map(time::to_datum),
@@ -227,13 +226,11 @@ fn problem(
     described: &Described,
     no_mark: Option<MarkError>,
 ) -> Option<Error> {
-    let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
+    let (name, generator) = (entry.name(), &described.generator);
+    let can_issue = lease_wait::check_rotation(|| name.clone(), generator)
+        .and_then(|()| entry.check_can_issue(described, shmem::shared()?))
+        .and_then(|()| lease_wait::check_worker_field(&name, &described.label));
     if let Err(error) = can_issue {
-        return Some(error);
-    }
-    let generator = &described.generator;
-    let fits = lease_wait::check_worker_field(&entry.name(), &described.label, Some(entry.key()));
-    if let Err(error) = fits {
         return Some(error);
     }
     let (epoch, last) = (generator.layout.epoch(), generator.layout.end());
@@ -245,15 +242,13 @@ fn problem(
         None => return None,
     };
     let why = IssueError::Reservation(refusal);
-    Some(lease_wait::refused(&entry.name(), generator, why))
+    Some(lease_wait::refused(&name, generator, why))
 }
 
 // The view `snowflake_worker`.
 c_function!(snowflake_worker, |call| {
     let shared = shmem::shared()?;
-    let (tenure, shown) = shared.with_lease(shared.server(), |_, state| {
-        (state.tenure, state.shown.clone())
-    });
+    let (tenure, shown) = shared.with_lease(|_, state| (state.tenure, state.shown.clone()));
     let worker = tenure.generation.worker();
     let is_granted = tenure.not_before.is_some();
     let source = match (worker, guc::worker()) {

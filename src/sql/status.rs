@@ -20,7 +20,7 @@ c_function!(snowflake_internal_library, |call| {
     let shared = shmem::shared().ok();
     let reading = os_clock::read();
     let found = shared.map(|shared| {
-        shared.with_lease(shared.server(), |trusted, state| {
+        shared.with_lease(|trusted, state| {
             let jumped = reading.jumped_from(trusted.trusted_offset);
             let grown = state.shown.grown.get();
             (Some(jumped), state.shown.failure.clone(), grown)

@@ -102,7 +102,6 @@ fn node(number: u64, draw: u128) -> Node {
         boot: draw,
         device: 64_769,
         inode: number,
-        generator: 0,
     };
     let holder = Holder {
         identity,

@@ -3,12 +3,12 @@
 #
 # A grant is a worker ID, the holder, a floor and a limit: the greatest bound that was
 # ever stored for it, or the end that its release has stored. By the clock of its holder.
-#   - No ID is issued twice, by whatever servers.
+#   - No ID of a generator is issued twice, by whatever servers.
 #   - Each ID is of a grant that its server had, from the floor, and before the limit. So
 #     a server without a lease issues nothing.
 #   - The grants of one worker ID do not overlap, also where a registry has lost some.
 #   - The IDs of a session increase, whatever worker IDs its server has; those of a
-#     generator that leases worker IDs of its own, under one of these.
+#     generator that goes back with the clock, under one of these.
 #   - Clients meet no other errors than those of servers that stop, or have no lease.
 package torture::Grants;
 
@@ -27,7 +27,7 @@ use constant WORKER_MASK => 1023;
 sub new
 {
 	my ($class) = @_;
-	return bless { ids => {}, last => {}, grant => {}, bad => {}, codes => {}, text => [], seen => { IDs => 0, 'IDs of generators that lease' => 0, 'grants of worker IDs' => 0, 'sessions of servers that lease' => 0 } }, $class;
+	return bless { ids => {}, last => {}, grant => {}, bad => {}, codes => {}, text => [], seen => { IDs => 0, 'IDs of generators that go back' => 0, 'grants of worker IDs' => 0, 'sessions of servers that lease' => 0 } }, $class;
 }
 
 sub violation
@@ -46,10 +46,10 @@ sub receive
 	for my $id (split /,/, $list)
 	{
 		$self->{seen}{IDs}++;
-		my $before = $self->{ids}{$id};
+		my $before = $self->{ids}{"$kind$id"};
 		$self->violation('duplicate', "$id of $server and of $before") if defined $before;
-		$self->{ids}{$id} = $server;
-		$self->{seen}{'IDs of generators that lease'}++ if $kind eq 'Q';
+		$self->{ids}{"$kind$id"} = $server;
+		$self->{seen}{'IDs of generators that go back'}++ if $kind eq 'Q';
 		# Where such a generator changes its worker ID, its IDs may go back.
 		my $worker = $kind eq 'Q' ? $id >> WORKER_SHIFT & WORKER_MASK : '';
 		my $last = \$self->{last}{"$session $worker"};
@@ -75,8 +75,7 @@ sub read_client
 		$self->{codes}{$code}++;
 		next if is_usual($error);
 		next if $code eq '55000' && $text =~ /^(this server has no worker ID|generator \S+ issues no IDs, because the registry has not renewed the lease of this \w+)$/;
-		next if $code eq '55000' && $text eq 'generator queued has no worker ID';
-		next if $code eq '58000' && $text =~ /^clock moved backwards by / && ($error->{detail} // '') =~ /Generator queued gets no worker ID from pool "queue" that was not used at this time/;
+		next if $code eq '58000' && $text =~ /^clock moved backwards by / && ($error->{detail} // '') =~ /This server has got no worker ID from pool "\w+" that was not used at this time/;
 		next if $code eq '55006' && $text =~ /^worker ID 40 belongs to another server$/;
 		$self->violation('error', "$server: $error->{line} ($error->{detail})");
 	}
@@ -114,9 +113,9 @@ sub check
 			  if $n && $grant->{floor} < limit($before);
 		}
 	}
-	for my $id (sort keys %{ $self->{ids} })
+	for my $key (sort keys %{ $self->{ids} })
 	{
-		my $server = $self->{ids}{$id};
+		my ($id, $server) = (substr($key, 1), $self->{ids}{$key});
 		my ($worker, $at) = ($id >> WORKER_SHIFT & WORKER_MASK, ($id >> TIME_SHIFT) + EPOCH);
 		my $grants = $of{"$worker $server"};
 		if (!$grants) { $self->violation('unleased', "$id of $server, under worker ID $worker"); next; }

@@ -189,7 +189,6 @@ sub begin
 SELECT snowflake_create_pool('main', '[100,$end)', $terms);
 SELECT snowflake_create_pool('claimed', '[40,41)', $terms);
 SELECT snowflake_create_pool('other', '[200,220)', $terms);
-SELECT snowflake_create_pool('queue', '[300,330)', $terms);
 -- What the registry has stored, in the transactions that store it.
 CREATE TABLE stored (LIKE _snowflake.leases, n bigint GENERATED ALWAYS AS IDENTITY);
 CREATE FUNCTION note_stored() RETURNS trigger LANGUAGE plpgsql AS \$\$
@@ -219,9 +218,8 @@ END
 		my $server = { node => $node, name => "n$n", pool => $pool };
 		push @{ $self->{servers} }, $server;
 		$self->start($node);
-		defined ask($node, 'CREATE SERVER queue FOREIGN DATA WRAPPER snowflake_pool') or die 'no right to the pool';
-		# It leases worker IDs of its own, and goes back with the clock.
-		defined ask($node, q{SELECT snowflake_create_generator('queued', 'preset=default on_rollback=next_worker pool=queue')})
+		# It goes back with the clock, and the server takes its next worker ID. One with a number of its own cannot.
+		defined ask($node, q{SELECT snowflake_create_generator('queued', 'preset=default on_rollback=next_worker')})
 		  or die 'no generator';
 		$self->launch($server);
 	}
@@ -233,13 +231,13 @@ END
 my %groups;
 
 # Starts the clients of a server, which take IDs all the time and connect again when they
-# must: one of the default generator, and one of the generator with worker IDs of its own.
+# must: one of the default generator, and one of the generator that goes back with the clock.
 sub launch
 {
 	my ($self, $server) = @_;
 	my $scripts = $self->{schedule}{clients};
 	$self->launch_client($server, $server->{name}, $scripts->[ $self->{launched} % @$scripts ]);
-	$self->launch_client($server, "q$server->{name}", $self->{schedule}{queue_client});
+	$self->launch_client($server, "q$server->{name}", $self->{schedule}{queue_client}) if $server->{pool} ne 'claimed';
 	return;
 }
 

@@ -50,8 +50,8 @@ impl Generator {
         matches!(self.policy.on_rollback, OnRollback::NextClock)
     }
 
-    /// Whether the generator leases worker IDs of its own, and continues in another rotation
-    /// after a rollback, see [`super::rotation`].
+    /// Whether the generator continues in another rotation after a rollback, under the next worker
+    /// ID of the server, see [`super::rotation`].
     pub const fn rotates_worker(&self) -> bool {
         matches!(self.policy.on_rollback, OnRollback::NextWorker)
     }

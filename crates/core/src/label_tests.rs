@@ -38,7 +38,7 @@ const NO_EPOCH: &str =
 const FIELDS: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
 const NAMES: &str =
     "Names have up to 63 lower-case letters, digits and underscores, and begin with a letter.";
-const RESERVED: &str = "These names have a meaning of their own: preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool.";
+const RESERVED: &str = "These names have a meaning of their own: preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start.";
 const EPOCH: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 const SECONDS: &str =
     "If it is in seconds, append 000. A year is written as '2025-01-01 00:00:00+00'.";
@@ -55,12 +55,12 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// The text with a mark at the error, the problem, and what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 172] = [
+const ERRORS: [(&str, &str, &str); 168] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
-    ("‸resource_type=200", r#"unknown key "resource_type""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool."),
-    ("‸layuot='time:41 sequence:12' epoch=0", r#"unknown key "layuot""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool."),
+    ("‸resource_type=200", r#"unknown key "resource_type""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start."),
+    ("‸layuot='time:41 sequence:12' epoch=0", r#"unknown key "layuot""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start."),
     ("layout=‸\"time:41 sequence:12\" epoch=0", "a value is in double quotes", FORM),
     ("layout='‸time:41,worker:10,sequence:12' epoch=0", r#""time:41,worker:10,sequence:12" has a comma"#, FIELDS),
     ("layout='‸timestamp:41 worker:10 sequence:12' epoch=0", "the layout has no time field", "Add one, such as time:41."),
@@ -84,12 +84,12 @@ const ERRORS: [(&str, &str, &str); 172] = [
     ("preset=‸", r#"unknown preset """#, PRESETS),
     ("preset='‸discord '", r#"unknown preset "discord ""#, PRESETS),
     ("preset=‸discord,", r#"unknown preset "discord,""#, PRESETS),
-    ("preset=discord ‸epok=0", r#"unknown key "epok""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool. Fields that can have a value: worker and process."),
-    ("preset=discord ‸Epoch=0", r#"unknown key "Epoch""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool. Fields that can have a value: worker and process."),
-    ("preset=discord ‸on_rolback=continue", r#"unknown key "on_rolback""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool. Fields that can have a value: worker and process."),
-    ("layout='time:41 sequence:12' ‸epok=0", r#"unknown key "epok""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool."),
-    ("preset=default ‸x=1", r#"unknown key "x""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool. Fields that can have a value: worker."),
-    ("layout='time:41 sequence:12' epoch=0 ‸shard=5", r#"unknown key "shard""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted, sequence_start and pool."),
+    ("preset=discord ‸epok=0", r#"unknown key "epok""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start. Fields that can have a value: worker and process."),
+    ("preset=discord ‸Epoch=0", r#"unknown key "Epoch""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start. Fields that can have a value: worker and process."),
+    ("preset=discord ‸on_rolback=continue", r#"unknown key "on_rolback""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start. Fields that can have a value: worker and process."),
+    ("layout='time:41 sequence:12' ‸epok=0", r#"unknown key "epok""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start."),
+    ("preset=default ‸x=1", r#"unknown key "x""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start. Fields that can have a value: worker."),
+    ("layout='time:41 sequence:12' epoch=0 ‸shard=5", r#"unknown key "shard""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, max_observe, on_exhausted and sequence_start."),
     ("preset=instagram shard=‸five", r#""five" is not a whole number"#, VALUES),
     ("preset=instagram shard=‸", r#""" is not a whole number"#, VALUES),
     ("preset=instagram shard=‸-1", r#""-1" is not a whole number"#, VALUES),
@@ -221,10 +221,6 @@ const ERRORS: [(&str, &str, &str); 172] = [
     ("preset=‸multi_clock layout='time:41 sequence:4' epoch=0", "on_rollback=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_rollback to something else."),
     ("preset=baidu max_observe='‸101 ms'", r#"max_observe "101 ms" is more than max_borrow "0""#, "It can be 0 to 0: max_borrow limits observed IDs too."),
     ("preset=default max_observe='‸101 ms'", r#"max_observe "101 ms" is more than max_borrow "100 ms""#, "It can be 0 to 100 ms: max_borrow limits observed IDs too."),
-    ("preset=default ‸pool=queue", r#"pool has no meaning with on_rollback=continue"#, "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is given as ''."),
-    ("preset=worker_queue epoch=0 ‸pool=queue on_rollback=wait", r#"pool has no meaning with on_rollback=wait"#, "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is given as ''."),
-    ("preset=worker_queue epoch=0 pool='‸'", r#"invalid value for pool: """#, "It can be 1 to 63 ASCII characters."),
-    ("preset=worker_queue epoch=0 pool=‸häuser", r#"invalid value for pool: "häuser""#, "It can be 1 to 63 ASCII characters."),
     ("preset=baidu max_borrow='‸999 ms'", r#"max_borrow "999 ms" is less than a tick"#, "It can be 0, or from 1 s on."),
     ("preset=baidu max_rollback='1 s' max_borrow='‸501 ms'", r#"max_borrow "501 ms" is more than half of max_rollback "1 s""#, "It can be 0 to 500 ms: with more, a restart could be refused."),
     ("preset=instagram shard=‸ééééééééééééééééééééééééééééééééééééééééé", r#""éééééééééééééééééééé..." is not a whole number"#, VALUES),
@@ -325,7 +321,7 @@ fn what_follows_a_preset_overrides_it() {
     let base = label("preset=leaf");
     let other = label(
         "preset=leaf epoch=1000000000000 tick='2 s' on_rollback=next_worker max_rollback='2 d' \
-         max_wait='1 min' max_borrow='1 h' max_observe='1 min' pool=queue on_exhausted=error sequence_start='vibrate 99'",
+         max_wait='1 min' max_borrow='1 h' max_observe='1 min' on_exhausted=error sequence_start='vibrate 99'",
     );
     assert_eq!(other.fields(), base.fields());
     assert_eq!(other.layout().epoch(), UnixMillis::new(1_000_000_000_000));
@@ -342,7 +338,6 @@ fn what_follows_a_preset_overrides_it() {
             sequence_start: SequenceStart::Modulo(100),
         }
     );
-    assert_eq!(other.pool(), "queue");
     // The preset's values on waiting belong to its own on_rollback.
     let goes_on = label("preset=leaf on_rollback=continue");
     assert!(!goes_on.to_string().contains("max_wait"), "{goes_on}");
@@ -774,7 +769,6 @@ struct Written {
     fields: Vec<(String, FieldRole, u32)>,
     policy: Policy,
     max_borrow: i64,
-    pool: String,
 }
 
 fn any_name() -> impl Strategy<Value = String> {
@@ -919,13 +913,12 @@ fn any_written() -> impl Strategy<Value = Written> {
         exhausted,
         prop::option::of(prop_oneof![0..100u32, 0..=u32::MAX]),
         prop::option::of(any::<u64>()),
-        "[a-z _.'\"=-]{1,8}",
     );
     let looks = (
         any::<[Index; 5]>(),
         -25 * 60..=25 * 60i64,
         any::<[bool; 4]>(),
-        Just((0..9usize).collect::<Vec<_>>()).prop_shuffle(),
+        Just((0..8usize).collect::<Vec<_>>()).prop_shuffle(),
     );
     let epoch = prop_oneof![Just(0), Just(EPOCH_MAX.get()), 0..=EPOCH_MAX.get()];
     (epoch, 1..=10_000i64, any_fields(), policy, looks).prop_map(
@@ -938,7 +931,6 @@ fn any_written() -> impl Strategy<Value = Written> {
                 mut on_exhausted,
                 start,
                 observe,
-                pool,
             ) = policy;
             let layout = layout_of(epoch, tick, &fields).unwrap();
             let clocks = 1..=CLOCK_BITS_MAX;
@@ -1010,10 +1002,6 @@ fn any_written() -> impl Strategy<Value = Written> {
             if let Some(observe) = max_observe {
                 pairs.push(("max_observe", duration(observe, 4)));
             }
-            let rotates = on_rollback == OnRollback::NextWorker;
-            if rotates {
-                pairs.push(("pool", pool.replace('\'', "''")));
-            }
             pairs.push(("on_exhausted", on_exhausted_text(on_exhausted).to_string()));
             pairs.push(("sequence_start", start_text(sequence_start)));
             // In any order, and quoted where that is necessary or chosen.
@@ -1034,11 +1022,6 @@ fn any_written() -> impl Strategy<Value = Written> {
                 fields,
                 policy,
                 max_borrow,
-                pool: if rotates {
-                    pool
-                } else {
-                    "generators".to_string()
-                },
             }
         },
     )
@@ -1261,7 +1244,6 @@ proptest! {
         let label = label(&written.text);
         prop_assert_eq!(Ok(label.layout()), layout_of(written.epoch, written.tick, &written.fields));
         prop_assert_eq!(label.generator().policy, written.policy);
-        prop_assert_eq!(label.pool(), written.pool);
         let fields: Vec<_> = label
             .fields()
             .iter()

@@ -240,7 +240,7 @@ pub enum ReserveError {
         free_from: UnixMillis,
     },
     /// The wall clock is this far behind an earlier reading, and IDs of that time may have
-    /// been issued under the generator's worker ID.
+    /// been issued under the server's worker ID.
     WorkerUsed { by: Millis },
     /// The sequence holds a value that cannot be a mark.
     NoMark(MarkError),
@@ -420,10 +420,11 @@ impl Generator {
     }
 
     /// A start lies behind the mark. So does one under a new tenure, but for the next rotation
-    /// of a generator: the mark is of this rotation or of an earlier one.
+    /// of a generator: the mark that it has written is of this rotation or of an earlier one. A
+    /// slot that was closed before its first reservation has a cursor, and has written none.
     fn mark_floor(&self, s: &PlanInput) -> Result<Option<UnixMillis>, ReserveError> {
         let obeys = if self.rotates_worker() {
-            s.cursor == Position::ZERO
+            s.cursor == Position::ZERO || s.written.is_none()
         } else {
             s.begins()
         };

@@ -34,8 +34,7 @@ pub enum OnRollback {
     Error,
     /// Go on in the next clock of the layout.
     NextClock,
-    /// Go on with another worker ID. Each generator with this policy leases worker IDs of
-    /// its own.
+    /// Go on when the server has its next worker ID.
     NextWorker,
 }
 

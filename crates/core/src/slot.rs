@@ -20,7 +20,7 @@
 //! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by the session that refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
-//! | `least` | for a generator that rotates its worker ID: no rotation starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
+//! | `least` | for a generator that rotates its worker ID: no rotation starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it, or the server's worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
 //! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by the process that resets the cursor, see [`Slot::furthest`]. Outlives evictions |
 //!
 //! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
@@ -181,8 +181,8 @@ impl Scale {
         self.packed >> 25 & 1 != 0
     }
 
-    /// Whether generators rotate their worker IDs: they lease worker IDs of their own, and an
-    /// earlier position may be a later tick, too.
+    /// Whether generators rotate their worker IDs, so that an earlier position may be a later
+    /// tick, too.
     fn rotates_worker(self) -> bool {
         self.packed >> 27 & 1 != 0
     }
@@ -418,29 +418,26 @@ impl Slot {
     // How far the slot has come.
 
     /// No ID of a tick that begins at or after this instant was issued from this slot
-    /// under a worker ID of the server since the server started; `None` if none was
-    /// issued at all.
+    /// under the present worker ID of the server; `None` if none was issued at all. Of a
+    /// generator that rotates its worker ID, this is the present rotation: [`super::rotation`]
+    /// says why no other one has IDs of that worker ID past it. Of all other generators, it holds
+    /// for each worker ID that the server has had.
     #[must_use]
     pub fn furthest(&self) -> Option<UnixMillis> {
-        let before = self.reached_before();
-        if self.rotates_worker() {
-            return before;
+        let present = self.furthest_at(self.live.cursor().position());
+        present.max(self.reached_before())
+    }
+
+    /// As [`Self::furthest`], for renewals of this tenure. A generator that rotates its worker ID,
+    /// and has not come to the tenure, has issued nothing under it: its cursor may be far ahead,
+    /// in a rotation of before.
+    #[must_use]
+    pub fn furthest_under(&self, tenure: Generation) -> Option<UnixMillis> {
+        let has_come = self.live.bounds().generation() == tenure;
+        match self.scale().rotates_worker() && !has_come {
+            true => self.reached_before(),
+            false => self.furthest(),
         }
-        before.max(self.furthest_at(self.live.cursor().position()))
-    }
-
-    /// As [`Self::furthest`], of the present rotation of a generator that rotates its worker ID.
-    #[must_use]
-    pub fn furthest_in_rotation(&self) -> Option<UnixMillis> {
-        self.furthest_at(self.live.cursor().position())
-            .filter(|_| self.rotates_worker())
-    }
-
-    /// Whether the generator leases worker IDs of its own. The server's tenure does not
-    /// concern its slot.
-    #[must_use]
-    pub fn rotates_worker(&self) -> bool {
-        self.scale().rotates_worker()
     }
 
     fn reached_before(&self) -> Option<UnixMillis> {
@@ -472,33 +469,8 @@ impl Slot {
     /// Allows no ID until there is a new tenure, and returns [`Self::furthest`], which
     /// does not change again under the old tenure. The server no longer has a right to issue; see
     /// [`super::tenure`] for why that is enough.
-    ///
-    /// A generator that rotates its worker ID continues, for it has a worker ID of its own. But its
-    /// slot may know of IDs of the server's worker ID: its own under another label, or those of
-    /// a generator that had the slot before.
     #[must_use]
     pub fn close(&self) -> Option<UnixMillis> {
-        let end = if self.rotates_worker() {
-            None
-        } else {
-            self.close_cursor()
-        };
-        // Loaded after the scale: what a new label has left behind is stored before it.
-        end.max(self.reached_before())
-    }
-
-    /// Allows no ID to a generator that rotates its worker ID, until it has a new tenure, and
-    /// returns where the IDs of this generation end. `None` if the slot does not know: it
-    /// is another one's, or was reset since. Then they end at the bound.
-    #[must_use]
-    pub fn close_rotation(&self, generation: Generation) -> Option<UnixMillis> {
-        if !self.rotates_worker() || self.live.bounds().generation() != generation {
-            return None;
-        }
-        self.close_cursor()
-    }
-
-    fn close_cursor(&self) -> Option<UnixMillis> {
         let cursor = self.live.cursor();
         // Position 0 lies below the bound of a closed slot.
         cursor.raise(CLOSED);
@@ -511,7 +483,8 @@ impl Slot {
             let passed = scale.place_from(mark, cursor).get().max(bound.get());
             Position::new(cursor.get().max(passed))
         });
-        self.furthest_at(before)
+        // Loaded after the scale: what a new label has left behind is stored before it.
+        self.furthest_at(before).max(self.reached_before())
     }
 
     // What reservers know.
@@ -571,9 +544,9 @@ impl Slot {
         instant(self.stats.0.2.0.load(Relaxed))
     }
 
-    /// For a generator that rotates its worker ID, and gets its worker IDs from elsewhere from now
-    /// on: no rotation starts before the marks that it has written. Called before it gets the
-    /// first of these worker IDs, under the clock lock, which reservers take after that.
+    /// The server gets its worker IDs from elsewhere from now on: no rotation starts before the
+    /// marks that the generator has written. Called before the server has the first of these
+    /// worker IDs, which a reserver learns under the clock lock.
     pub fn start_rotations_at_mark(&self) {
         if let Some(mark) = self.highest() {
             self.stats.0.2.0.fetch_max(mark.get(), Relaxed);
@@ -671,9 +644,10 @@ impl Slot {
     }
 }
 
-/// The latest instant that a cursor of these slots has reached; see [`Slot::furthest`].
-pub fn furthest<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Option<UnixMillis> {
-    slots.into_iter().filter_map(Slot::furthest).max()
+/// Closes all slots of a server, whose tenure was closed before. Returns where the IDs of its
+/// worker ID end: the latest end of all generators.
+pub fn close_all<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Option<UnixMillis> {
+    slots.into_iter().filter_map(Slot::close).max()
 }
 
 #[cfg(test)]

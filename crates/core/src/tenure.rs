@@ -11,7 +11,7 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | [`Tenure`] of a server | changed and read under the clock lock. A generator with worker IDs of its own has one of its own beside it |
+//! | [`Tenure`] of a server | changed and read under the clock lock |
 //! | [`Generation`] of a server | a copy that is read without a lock, to compose IDs for its worker ID; stored with Release under the clock lock, after the tenure |
 //! | `Bounds::generation` of a slot | the tenure for which the bound of the slot was published, see [`super::cursor`] |
 //!
@@ -168,12 +168,6 @@ impl Tenure {
     pub fn end(self, slots: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
         now.max(slots.unwrap_or(now))
             .max(self.not_before.unwrap_or(now))
-    }
-
-    /// As [`Self::end`], for a generator that rotates its worker ID, once its slot is closed. If
-    /// the slot does not know where its IDs end, that is the bound.
-    pub fn end_of_rotation(self, slot: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
-        self.end(slot.or(self.not_after), now)
     }
 
     /// The tenure after this one: under a registry, and without the right to issue.

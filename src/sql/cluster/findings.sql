@@ -64,11 +64,11 @@ WITH answer AS MATERIALIZED (
         fields->>'epoch' AS epoch, fields->>'tick' AS tick,
         (SELECT string_agg(format('%s %s', key, value), ', ' ORDER BY key) FROM jsonb_each_text(fields)
          WHERE key IN ('on_rollback', 'max_rollback', 'max_wait', 'max_borrow', 'max_observe', 'on_exhausted',
-                       'sequence_start', 'pool') AND value IS NOT NULL) AS policy,
-        -- Whether IDs carry the worker ID, whatever its field is called. A server without one,
-        -- and a generator that has not yet leased its own, do not show it.
-        bool_or(fields->>'worker_id' IS NOT NULL OR fields->>'layout' IS NULL OR coalesce(worker_id, -1) < 0
-                OR fields->>'on_rollback' = 'next_worker') OVER (PARTITION BY name) AS has_worker,
+                       'sequence_start') AND value IS NOT NULL) AS policy,
+        -- Whether IDs carry the worker ID, whatever its field is called. A server without one
+        -- does not show it.
+        bool_or(fields->>'worker_id' IS NOT NULL OR fields->>'layout' IS NULL OR coalesce(worker_id, -1) < 0)
+            OVER (PARTITION BY name) AS has_worker,
         first_value(number) OVER (PARTITION BY name ORDER BY number) AS first_number
     FROM database,
         jsonb_path_query(generators, '$.rows[*] ? (@.generator != null)') AS fields,

@@ -153,7 +153,7 @@ SELECT snowflake_nextval('plain_n_seq');
 SELECT snowflake_decode(1, 'plain_n_seq');
 DROP TABLE plain;
 
--- A generator that leases worker IDs of its own needs a registry, and decodes without one.
+-- A generator that has its server take the next worker ID needs a registry, and decodes without one.
 SELECT snowflake_create_generator('waiting', $$preset=worker_queue epoch='2025-01-01 00:00:00+00'$$);
 SELECT snowflake_nextval('waiting');
 SELECT * FROM snowflake_nextval_batch(2, 'waiting');

@@ -108,7 +108,7 @@ for my $database (sort keys %encodings)
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter on_rollback=next_worker'});
 	message_in(@in, 'CREATE TABLE shown AS SELECT * FROM snowflake_generators');
 	like(result_in(@in, 'SELECT generator, problem FROM shown ORDER BY problem'),
-		qr/^"$name"\|generator "$name" has no queue/m, "$encoding: a problem");
+		qr/^"$name"\|generator "$name" needs a server that leases/m, "$encoding: a problem");
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter'});
 
 	# A label that was set without the provider can have such a text.
@@ -174,7 +174,7 @@ sub passes_through
 		qr/ERROR:  42P07: relation "\Q$name\E" already exists/, "$shown: PostgreSQL's errors");
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter on_rollback=next_worker'});
 	like(result_in(@in, 'SELECT problem FROM snowflake_generators'),
-		qr/^generator "\Q$name\E" has no queue/m, "$shown: a problem");
+		qr/^generator "\Q$name\E" needs a server that leases/m, "$shown: a problem");
 	return;
 }
 

@@ -1,7 +1,7 @@
-# Tests generators with on_rollback=next_worker, which lease worker IDs of their own: who
-# may have one, a clock that is set back and corrected, a pool without a worker ID for the
-# time, restarts, and that nothing of it moves other generators. With a registry in
-# PostgreSQL, and in etcd. All IDs of all servers are collected, and none is issued twice.
+# Tests servers whose clock is set back, and that take their next worker ID for a generator with
+# on_rollback=next_worker: which generators come to it and where, where the old worker ID ends, a
+# pool without a worker ID for the time, restarts, and a keeper that ends. With a registry in
+# PostgreSQL, and in etcd. All IDs are collected, and no generator issues one twice.
 use strict;
 use warnings;
 use FindBin;
@@ -12,14 +12,11 @@ use Test::More;
 use Etcd;
 use Snowflake;
 
-# Worker IDs of pools are of times after their making, so the servers' clocks are ahead of
-# the registry's by this much (seconds), and are set back by less.
-my $ahead = 3600;
-my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00' pool=queue};
-my $short = q{lease => '3 s', hold => '1 s', max_ahead => '1 s'};
+# Worker IDs of pools are of times after their making, so the server's clock is ahead of
+# the registry's by this much (seconds), and is set back by less.
+my $ahead = 7200;
+my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00'};
 
-# Returns the worker ID of an ID that was drawn.
-sub worker_in { my ($session, $name) = @_; return $session->query_safe("SELECT (snowflake_decode(snowflake_currval('$name'), '$name')).worker_id"); }
 sub next_of { return "SELECT snowflake_nextval('$_[0]')"; }
 
 # Draws IDs of a generator, and returns their worker ID.
@@ -29,154 +26,142 @@ sub take
 	my ($session, $name, $count) = @_;
 	$names{"$kind $name"} = 1;
 	draw($session, "$kind $name", $name) for 1 .. $count // 3;
-	return worker_in($session, $name);
+	return $session->query_safe("SELECT (snowflake_decode(snowflake_currval('$name'), '$name')).worker_id");
 }
 
-# Waits until the generator has a worker ID of the pool that its label names.
-sub next_of_pool
-{
-	my ($session, $name, $worker, $what) = @_;
-	return ok(wait_until($what, sub { take($session, $name, 1) == $worker }), $what);
-}
+# How far the latest ID of a session is ahead of the clock, in seconds.
+sub lead { my ($session, $name) = @_; return $session->query_safe("SELECT extract(epoch FROM snowflake_timestamp(snowflake_currval('$name'), '$name') - clock_timestamp())"); }
 
 # Runs all of it with one kind of registry.
 sub run_with
 {
-	($kind, my ($conninfo, $administrate, $state_of)) = @_;
-	$administrate->(qq{'servers', int8range(0, 8), $short});
-	$administrate->(qq{'queue', int8range(100, 103), $short});
-	$administrate->(qq{'many', int8range(200, 300), $short});
+	($kind, my ($conninfo, $administrate, $row_of)) = @_;
+	$administrate->(q{'servers', int8range(0, 4), lease => '20 s', hold => '1 s', max_ahead => '10 s'});
 	my $node = new_node("main_$kind", '');
 	$node->append_conf('postgresql.conf', <<"END");
 snowflake_id.registry = '$conninfo'
 snowflake_id.pool = 'servers'
-snowflake_id.reserve_ahead = '1 s'
+snowflake_id.reserve_ahead = '10 s'
 END
 	start_with_clock($node, $ahead);
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
-	my $session = session($node);
+	my ($session, $holder) = (session($node), session($node));
+	my $worker = sub { $node->safe_psql('postgres', 'SELECT worker_id FROM snowflake_worker') };
 
-	# Who may lease.
 	create_generator($node, 'queued', $label);
-	create_generator($node, 'plain', q{preset=default on_rollback=wait});
-	my ($code, $text) = error_in($session, next_of('queued'));
-	is($code, '55000', "$kind: no pool for such generators");
-	like($text, qr/generator queued has no queue of worker IDs\n.*this database has no foreign server for pool "queue"\..*\nHINT:  .*CREATE SERVER queue FOREIGN DATA WRAPPER snowflake_pool/, 'the hint says what to do');
-	like(shown($node, 'snowflake_generators', 'queued', 'problem'), qr/no queue of worker IDs/, 'the view tells before');
-	$node->safe_psql('postgres', "CREATE SERVER $_ FOREIGN DATA WRAPPER snowflake_pool") for qw(queue many servers);
-	is(shown($node, 'snowflake_generators', 'queued', 'problem'), '', 'no problem any more');
-	$node->safe_psql('postgres', 'CREATE ROLE shop LOGIN; GRANT CREATE ON SCHEMA public TO shop');
-	$node->safe_psql('postgres', "SELECT snowflake_create_generator('shop_ids', \$\$$label\$\$)", extra_params => [ '-U', 'shop' ]);
-	($code, $text) = error_in($session, next_of('shop_ids'));
-	is($code, '42501', 'the owner has no privilege, though the caller is a superuser');
-	like($text, qr/HINT:  A superuser can run: GRANT USAGE ON FOREIGN SERVER queue TO shop/, 'the hint has the statement');
+	create_generator($node, 'idle', $label);
+	create_generator($node, 'plain', 'preset=default');
+	create_generator($node, 'held', 'preset=default');
+	create_generator($node, 'waiting', 'preset=default on_rollback=wait');
+	is(take($session, $_), 0, "$kind: $_ has the worker ID of the server") for qw(queued idle plain held waiting);
+	# One generator leads, and a statement is in the middle of its IDs.
+	$session->query_safe(q{SELECT snowflake_advance('plain', clock_timestamp() + interval '8 s')});
+	is(take($session, 'plain'), 0, 'a generator that somebody has advanced');
+	is(take($session, 'queued'), 0, 'changes nothing');
+	my $fetch = sub { my $id = $holder->query_safe('FETCH c'); push @{ drawn("$kind held") }, $id; return $id >> 12 & 1023 };
+	$holder->query_safe(q{BEGIN; DECLARE c CURSOR FOR SELECT snowflake_nextval('held') FROM generate_series(1, 100)});
+	is($fetch->(), 0, 'a statement has it') for 1 .. 2;
 
-	# The first worker ID.
-	is(take($session, 'queued'), 100, 'the head of the queue');
-	is(shown($node, 'snowflake_generators', 'queued', 'worker_id'), '100', 'the view shows it');
-	is(shown($node, 'snowflake_generators', 'plain', 'worker_id'), '0', 'others have that of the server');
-	is(take($session, 'plain'), 0, 'and use it');
-	ok(in_log($node, qr/LOG:  snowflake_id: acquired worker ID 100 from pool "queue" for generator queued of database "postgres"/), 'the log tells');
-	$node->safe_psql('postgres', 'GRANT USAGE ON FOREIGN SERVER queue TO shop');
-	is(take($session, 'shop_ids'), 101, 'the next generator has the next worker ID');
-	create_generator($node, 'own_pool', $label =~ s/queue$/servers/r);
-	($code, $text) = error_in($session, next_of('own_pool'));
-	is($code, '55000', 'the pool of the server is not for generators');
-	like($text, qr/pool "servers" is the one of this server\..*\nHINT:  Name a pool that is made for generators/, 'and why');
-
-	# The clock is set back: another worker ID, at the time of the clock. Other generators
-	# keep theirs.
+	# The clock is set back.
 	set_clock($node, $ahead - 600);
-	is(take($session, 'queued'), 102, 'a rollback takes the next worker ID');
-	ok($session->query_safe(q{SELECT abs(extract(epoch FROM clock_timestamp() - snowflake_timestamp(snowflake_currval('queued'), 'queued'))) < 60}) eq 't', 'IDs have the time of the clock');
-	ok(in_log($node, qr/LOG:  snowflake_id: clock moved backwards by [^\n]*\n.*DETAIL:  Generator queued continues with worker ID 102\./), 'the log tells');
-	ok(wait_until('the old one is returned', sub { $state_of->(100) eq 'released' }), 'the old worker ID goes back to the queue');
-	is((error_in($session, next_of('plain')))[0], '58000', 'a generator that waits is refused');
-	is(shown($node, 'snowflake_generators', 'plain', 'worker_id'), '0', 'and keeps the worker ID of the server');
+	is(take($session, 'queued'), 1, 'a rollback takes the next worker ID');
+	cmp_ok(abs lead($session, 'queued'), '<', 60, 'IDs have the time of the clock');
+	is($worker->(), 1, 'it is that of the server');
+	ok(in_log($node, qr/LOG:  snowflake_id: clock moved backwards by [^\n]*\n.*DETAIL:  Generator queued continues with worker ID 1\./), 'the log tells');
+	ok(in_log($node, qr/LOG:  snowflake_id: acquired worker ID 1 from pool "servers"\n.*DETAIL:  .*Before, it was worker ID 0\./), 'and the keeper does');
+	# The others, also in the middle of a statement.
+	is($fetch->(), 1, 'the statement goes on with it, though there was room before the mark');
+	cmp_ok(lead($holder, 'held'), '>', 500, 'at its own mark');
+	$holder->query_safe('COMMIT');
+	is(take($session, $_), 1, "$_ has it, too") for qw(plain held idle);
+	is((error_in($session, next_of('waiting')))[0], '58000', 'one that waits for the clock does so');
+	cmp_ok(abs lead($session, 'idle'), '<', 60, 'one that goes back does, at the first ID');
+	my @ids = @{ drawn("$kind plain") };
+	is((grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids), 0, 'the IDs of plain ascend');
+	# The old one ends where the leading generator was.
+	ok(wait_until('the old one is returned', sub { $row_of->(0, 'state') eq 'released' }), 'the old worker ID goes back to the pool');
+	my ($last) = grep { ($_ >> 12 & 1023) == 0 } reverse @{ drawn("$kind plain") };
+	is($row_of->(0, "bound > '" . $session->query_safe("SELECT snowflake_timestamp($last, 'plain')") . "'"), 't', 'and ends after all IDs of all generators');
+	is(in_log($node, qr/LOG:  snowflake_id: returned worker ID 0 to pool "servers"/), 1, 'the log tells');
+	is(shown($node, 'snowflake_generators', 'queued', 'problem IS NULL AND ahead_by < interval $$1 min$$'), 't', 'the view shows no lead of a rotation of before');
 
-	# No other worker ID is free for that time.
-	($code, $text) = error_in($session, next_of('shop_ids'));
+	# Until there is no worker ID for the time.
+	for my $next (2, 3)
+	{
+		set_clock($node, $ahead - 600 * $next);
+		is(take($session, 'queued'), $next, "worker ID $next");
+	}
+	set_clock($node, $ahead - 2400);
+	my ($code, $text) = error_in($session, next_of('queued'));
 	is($code, '58000', 'none is left');
-	like($text, qr/clock moved backwards by .*DETAIL:  .*Generator shop_ids gets no worker ID from pool "queue" that was not used at this time\. There is trouble since [^\n]*: Each free worker ID of the pool has been used at .*HINT:  .*IDs resume by themselves/s, 'the error says why');
-	is(shown($node, 'snowflake_generators', 'shop_ids', 'worker_id'), '101', 'the generator keeps its worker ID');
+	like($text, qr/clock moved backwards by .*DETAIL:  .*This server has got no worker ID from pool "servers" that was not used at this time\. There is trouble since [^\n]*: Each other free worker ID of the pool has been used at .*HINT:  .*IDs resume by themselves/s, 'the error says why');
+	is($worker->(), 3, 'the server keeps its worker ID');
+	is($node->safe_psql('postgres', 'SELECT bound > clock_timestamp() AND last_error IS NULL FROM snowflake_worker'), 't', 'without trouble');
 
-	# The clock is right again: all go on with what they have.
+	# The clock is right again: all go on with what the server has.
 	set_clock($node, $ahead);
-	is(take($session, 'shop_ids'), 101, 'it goes on with it when the clock is right');
-	is(take($session, 'queued'), 102, 'so does the one that has changed');
-	is(take($session, 'plain'), 0, 'and the server');
+	is(take($session, $_), 3, "$_ goes on when the clock is right") for qw(queued idle plain held waiting);
+	# What the keeper was asked before (for 3 s) is over.
+	sleep 4;
+	is($worker->(), 3, 'the server takes no other worker ID, since it needs none any more');
 
-	# What the keeper was asked before (for 3 s) is over, though worker ID 100 is free now.
-	sleep 3;
-	is(shown($node, 'snowflake_generators', 'shop_ids', 'worker_id'), '101', 'it gets no other worker ID, since it needs none any more');
-
-	# Back and forth, with two sessions.
-	my $other = session($node);
-	set_clock($node, $ahead - 300);
-	my ($code2, $text2) = error_in($session, next_of('queued'));
-	is($code2, '58000', 'the first one was used until later');
+	# Back and forth, with two sessions, and with a keeper that ends just then.
 	set_clock($node, $ahead + 60);
-	take($other, 'queued', 20);
+	take($holder, 'queued', 20);
 	set_clock($node, $ahead + 30);
-	is(take($other, 'queued', 20), 100, 'the head of the queue again, after its end');
-	is(take($session, 'queued', 20), 100, 'for all sessions');
-
-	# The server is stopped, and killed: each generator has its own worker ID again.
-	$session->quit;
-	$other->quit;
-	$node->stop;
-	is($state_of->(100), 'released', 'a clean stop returns it');
-	start_with_clock($node, $ahead + 60);
-	$session = session($node);
-	is(take($session, 'queued'), 100, 'its own worker ID after a stop');
-	is(take($session, 'shop_ids'), 101, 'the other one, too');
-	$node->stop('immediate');
-	start_with_clock($node, $ahead + 62);
-	$session = session($node);
-	is(take($session, 'queued'), 100, 'its own worker ID after a crash');
-
-	# The keeper ends.
+	my $now = take($holder, 'queued', 20);
+	isnt($now, 3, 'the next one again, after its end');
+	is(take($session, 'queued', 20), $now, 'for all sessions');
+	set_clock($node, $ahead + 600);
+	take($session, 'queued');
 	my $keeper = sub { $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'}) };
 	my $pid = $keeper->();
+	# In this order: PostgreSQL starts a worker again a second later by the wall clock.
+	set_clock($node, $ahead + 300);
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	wait_until('another keeper', sub { my $new = $keeper->(); $new && $new ne $pid });
-	is(take($session, 'queued'), 100, 'the next keeper goes on with it');
+	isnt(take($session, 'queued'), $now, 'the next keeper knows that the clock was set back');
+	take($session, $_) for qw(idle plain held waiting);
 
-	# Another label takes it to another pool, and back.
-	my $relabel = sub { $node->safe_psql('postgres', "SECURITY LABEL FOR snowflake_id ON SEQUENCE queued IS \$\$$_[0]\$\$") };
-	$relabel->($label =~ s/queue$/many/r);
-	next_of_pool($session, 'queued', 200, 'the pool that the label names');
-	ok(wait_until('the old one is returned', sub { $state_of->(100) eq 'released' }), 'the old worker ID goes back to its pool');
-	is(take($session, 'shop_ids'), 101, 'others keep theirs');
-	$relabel->($label);
-	next_of_pool($session, 'queued', 100, 'and back');
-	my $shop = "SECURITY LABEL FOR snowflake_id ON SEQUENCE shop_ids IS \$\$";
-	$node->safe_psql('postgres', $shop . $label =~ s/queue$/many/r . '$$');
-	is((error_in($session, next_of('shop_ids')))[0], '42501', 'no other pool without the privilege');
-	$node->safe_psql('postgres', "$shop$label\$\$");
-	is(take($session, 'shop_ids'), 101, 'the worker ID is kept');
-
-	# All places are taken. A restart makes those of dropped generators free.
-	create_generator($node, "many_$_", $label =~ s/queue$/many/r) for 1 .. 63;
-	take($session, "many_$_", 1) for 1 .. 62;
-	($code, $text) = error_in($session, next_of('many_63'));
-	is($code, '53400', 'there are 64 places');
-	like($text, qr/HINT:  A restart of the server makes the places of dropped generators free/, 'the hint says how to have more');
-
-	# Another label takes it to the worker ID of the server.
-	$relabel->($label =~ s/pool=queue/on_rollback=wait/r);
-	is(take($session, 'queued'), $node->safe_psql('postgres', 'SELECT worker_id FROM snowflake_worker'), 'without next_worker, the worker ID is that of the server');
+	# The server is stopped, and killed.
+	$now = $worker->();
+	$_->quit for $session, $holder;
+	$node->stop;
+	is($row_of->($now, 'state'), 'released', 'a clean stop returns it');
+	start_with_clock($node, $ahead + 400);
+	$session = session($node);
+	take($session, $_) for qw(queued idle plain held waiting);
+	$node->stop('immediate');
+	start_with_clock($node, $ahead + 405);
+	$session = session($node);
+	take($session, $_) for qw(queued idle plain held waiting);
 	$session->quit;
 	$node->stop;
 	return;
 }
 
+# A server with a number of its own never takes another one.
+my $fixed = new_node('fixed', 7);
+$fixed->start;
+$fixed->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+my $never = qr/generator (?:public\.)?queued needs a server that leases any worker ID of a registry/;
+$fixed->psql('postgres', "SELECT snowflake_create_generator('queued', \$\$$label\$\$)", stderr => \my $warning);
+like($warning, qr/WARNING:  $never\n.*HINT:  Set "snowflake_id.registry"/s, 'a warning where it is made');
+is(scalar(() = $warning =~ /WARNING/g), 1, 'once');
+$fixed->psql('postgres', "SECURITY LABEL FOR snowflake_id ON SEQUENCE queued IS \$\$$label\$\$", stderr => \$warning);
+like($warning, qr/WARNING:  $never/, 'and where it is restored');
+my ($code, $text) = error_of($fixed, next_of('queued'));
+is($code, '0A000', 'it issues nothing');
+like($text, $never, 'the error says why');
+like(shown($fixed, 'snowflake_generators', 'queued', 'problem'), $never, 'so does the view');
+$fixed->stop;
+
 my $registry = new_node('registry', 900);
 $registry->start;
 $registry->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+my $row_in = sub { my ($server) = @_; return sub { $server->safe_psql('postgres', "SELECT $_[1] FROM snowflake_workers WHERE worker_id = $_[0]") } };
 run_with('postgres', join(' ', 'host=' . $registry->host, 'port=' . $registry->port, 'dbname=postgres'),
-	sub { $registry->safe_psql('postgres', "SELECT snowflake_create_pool($_[0])") },
-	sub { $registry->safe_psql('postgres', "SELECT state FROM snowflake_workers WHERE worker_id = $_[0]") });
+	sub { $registry->safe_psql('postgres', "SELECT snowflake_create_pool($_[0])") }, $row_in->($registry));
 
 SKIP:
 {
@@ -188,8 +173,7 @@ SKIP:
 	$viewer->start;
 	$viewer->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 	run_with('etcd', $url,
-		sub { $viewer->safe_psql('postgres', "SELECT snowflake_create_pool($_[0])") },
-		sub { $viewer->safe_psql('postgres', "SELECT state FROM snowflake_workers WHERE worker_id = $_[0]") });
+		sub { $viewer->safe_psql('postgres', "SELECT snowflake_create_pool($_[0])") }, $row_in->($viewer));
 }
 check_unique($_) for sort keys %names;
 done_testing();

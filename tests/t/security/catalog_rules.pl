@@ -16,10 +16,10 @@ use Snowflake;
 my @public = split /\n/, <<'END';
 snowflake_advance(regclass, bigint)
 snowflake_advance(regclass, timestamptz)
-snowflake_alter_generator(regclass, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
+snowflake_alter_generator(regclass, text, text, text, text, text, text, text, text, text, text, text, jsonb)
 snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer)
 snowflake_check_horizon()
-snowflake_create_generator(text, text, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
+snowflake_create_generator(text, text, text, text, text, text, text, text, text, text, text, text, text, jsonb)
 snowflake_currval()
 snowflake_currval(regclass)
 snowflake_decode(bigint)
@@ -258,8 +258,6 @@ $function_grants{$_} = 'pg_monitor:EXECUTE' for '_snowflake.ask_registry()', 'sn
 my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
 	_snowflake_convert => 'PUBLIC:USAGE',
-	# Only superusers make foreign servers that stand for pools.
-	snowflake_pool => '',
 	# UPDATE or DELETE of the whole table would let everybody lock it.
 	'_snowflake.defaults' => 'PUBLIC:SELECT',
 	'_snowflake_convert.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
@@ -303,7 +301,6 @@ my $owned = qq{WITH member AS ($members), class AS (
 		UNION SELECT i.indexrelid FROM pg_index AS i JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = i.indrelid
 		UNION SELECT c.reltoastrelid FROM pg_class AS c JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid)
 	SELECT 'schema ' || nspname AS object, nspowner AS owner FROM pg_namespace JOIN member ON classid = 'pg_namespace'::regclass AND objid = pg_namespace.oid
-	UNION ALL SELECT 'wrapper ' || fdwname, fdwowner FROM pg_foreign_data_wrapper JOIN member ON classid = 'pg_foreign_data_wrapper'::regclass AND objid = pg_foreign_data_wrapper.oid
 	UNION ALL SELECT 'relation ' || relname, relowner FROM pg_class JOIN class USING (oid)
 	UNION ALL SELECT 'type ' || typname, typowner FROM pg_type WHERE typrelid IN (SELECT oid FROM class)
 		OR oid IN (SELECT objid FROM member WHERE classid = 'pg_type'::regclass)
@@ -349,7 +346,7 @@ sub check_rules
 	# From PostgreSQL 18 on, the types of the rows of tables and views are members too.
 	is(sql("SELECT DISTINCT classid::regclass FROM ($members) AS m LEFT JOIN pg_type AS t ON m.classid = 'pg_type'::regclass AND t.oid = m.objid
 		LEFT JOIN pg_type AS e ON e.oid = t.typelem
-		WHERE classid NOT IN ('pg_class'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_foreign_data_wrapper'::regclass) AND coalesce(t.typrelid, 0) = 0 AND coalesce(e.typrelid, 0) = 0"),
+		WHERE classid NOT IN ('pg_class'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass) AND coalesce(t.typrelid, 0) = 0 AND coalesce(e.typrelid, 0) = 0"),
 		'', "$what: no object of another kind");
 
 	# 2. and 3. Functions run as their callers, and look up names nowhere else.
@@ -392,10 +389,8 @@ sub check_rules
 	my $relations = grants_of("SELECT c.oid::regclass::text, c.relowner, coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::\"char\", c.relowner))
 		FROM pg_class AS c JOIN ($members) AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
 		UNION ALL SELECT n.nspname, n.nspowner, coalesce(n.nspacl, acldefault('n', n.nspowner))
-		FROM pg_namespace AS n JOIN ($members) AS m ON m.classid = 'pg_namespace'::regclass AND m.objid = n.oid
-		UNION ALL SELECT f.fdwname, f.fdwowner, coalesce(f.fdwacl, acldefault('F', f.fdwowner))
-		FROM pg_foreign_data_wrapper AS f JOIN ($members) AS m ON m.classid = 'pg_foreign_data_wrapper'::regclass AND m.objid = f.oid", $schema);
-	is_deeply($relations, \%relation_grants, "$what: who may use tables, views, schemas and the wrapper") or diag explain $relations;
+		FROM pg_namespace AS n JOIN ($members) AS m ON m.classid = 'pg_namespace'::regclass AND m.objid = n.oid", $schema);
+	is_deeply($relations, \%relation_grants, "$what: who may use tables, views and schemas") or diag explain $relations;
 	is(sql("SELECT a.attrelid::regclass || '.' || a.attname, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE g.grantee::regrole::text END, g.privilege_type, i.initprivs = a.attacl
 		FROM pg_attribute AS a JOIN ($members) AS m ON m.objid = a.attrelid CROSS JOIN aclexplode(a.attacl) AS g
 		LEFT JOIN pg_init_privs AS i ON (i.classoid, i.objoid, i.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum)
@@ -406,8 +401,7 @@ sub check_rules
 		LEFT JOIN pg_proc AS p ON i.classoid = 'pg_proc'::regclass AND p.oid = i.objoid
 		LEFT JOIN pg_class AS c ON i.classoid = 'pg_class'::regclass AND c.oid = i.objoid
 		LEFT JOIN pg_namespace AS n ON i.classoid = 'pg_namespace'::regclass AND n.oid = i.objoid
-		LEFT JOIN pg_foreign_data_wrapper AS f ON i.classoid = 'pg_foreign_data_wrapper'::regclass AND f.oid = i.objoid
-		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl, f.fdwacl)"), sql("SELECT count(*) FROM ($members) AS m WHERE classid <> 'pg_type'::regclass"),
+		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl)"), sql("SELECT count(*) FROM ($members) AS m WHERE classid <> 'pg_type'::regclass"),
 		"$what: a dump has no grant of the extension");
 
 	# A role without any right of its own can lock no table or view against others, whose

@@ -8,7 +8,7 @@ use crate::excerpt::excerpt;
 use crate::layout::FieldRole;
 
 /// The keys that labels have; all others are names of fields.
-pub const KEYS: [&str; 12] = [
+pub const KEYS: [&str; 11] = [
     "preset",
     "layout",
     "epoch",
@@ -20,10 +20,9 @@ pub const KEYS: [&str; 12] = [
     "max_observe",
     "on_exhausted",
     "sequence_start",
-    "pool",
 ];
 
-/// Most bytes of the name of a field or of a pool, the same as of a name in PostgreSQL.
+/// Most bytes of the name of a field, the same as of a name in PostgreSQL.
 pub const NAME_MAX: usize = 63;
 
 /// A part of a label, and the number of bytes before it.

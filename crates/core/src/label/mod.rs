@@ -26,7 +26,6 @@ use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Stamp, Tick};
 use super::layout::{FieldRole, Fields, Layout, LayoutError, POSITION_BITS_MAX, in_range};
-use super::policy::OnRollback;
 
 pub mod edit;
 mod grammar;
@@ -48,7 +47,6 @@ pub struct Label {
     layout: Layout,
     generator: Generator,
     max_borrow: Millis,
-    pool: String,
 }
 
 /// One field of a layout.
@@ -97,11 +95,6 @@ impl Label {
 
     pub fn generator(&self) -> Generator {
         self.generator
-    }
-
-    /// The pool from which the generator leases worker IDs of its own, if it does.
-    pub fn pool(&self) -> &str {
-        &self.pool
     }
 
     /// Why no generator can have this label, although the label can decode: what is
@@ -161,7 +154,6 @@ impl Label {
     pub fn values(&self) -> Vec<(&'static str, String)> {
         let policy = &self.generator.policy;
         let rule = policy.on_rollback;
-        let leases = rule == OnRollback::NextWorker;
         let values = [
             ("layout", Some(self.layout_text())),
             ("epoch", Some(timestamp_text(self.layout.epoch()))),
@@ -176,7 +168,6 @@ impl Label {
                 Some(on_exhausted_text(policy.on_exhausted).to_string()),
             ),
             ("sequence_start", Some(start_text(policy.sequence_start))),
-            ("pool", leases.then(|| self.pool.clone())),
         ];
         let known = values.into_iter();
         known

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{
-    ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, pool, start, tick,
+    ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start, tick,
 };
 use super::{Field, Label, LabelError, TEXT_MAX};
 use crate::clock_seq::CLOCK_BITS_MAX;
@@ -20,9 +20,6 @@ use crate::presets;
 const MAX_ROLLBACK: RangeInclusive<Millis> = Millis::new(1000)..=Millis::new(3650 * 86_400_000);
 const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
 const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
-
-/// The pool of a generator whose label names none.
-const DEFAULT_POOL: &str = "generators";
 
 impl Label {
     /// Understands a label. Fails with a [`LabelError`] for the first thing that is
@@ -58,7 +55,6 @@ impl Label {
             tick: (Layout::DEFAULT.tick(), 1),
             policy: Policy::DEFAULT,
             max_borrow: None,
-            pool: DEFAULT_POOL.to_string(),
         };
         for pair in &pairs {
             draft.read(pair)?;
@@ -79,7 +75,6 @@ struct LabelDraft<'a> {
     tick: (Millis, u64),
     policy: Policy,
     max_borrow: Option<Millis>,
-    pool: String,
 }
 
 impl<'a> LabelDraft<'a> {
@@ -105,7 +100,6 @@ impl<'a> LabelDraft<'a> {
             "max_wait" => policy.max_wait = duration(pair, MAX_WAIT)?,
             "max_borrow" => self.max_borrow = Some(duration(pair, MAX_BORROW)?),
             "max_observe" => policy.max_observe = Some(duration(pair, MAX_BORROW)?),
-            "pool" => self.pool = pool(pair)?,
             "on_exhausted" => policy.on_exhausted = choice(pair, &ON_EXHAUSTED)?,
             "sequence_start" => policy.sequence_start = start(pair)?,
             // The name of a preset, and values of fields: they are not numbers yet,
@@ -193,7 +187,6 @@ impl<'a> LabelDraft<'a> {
                 policy: self.policy,
             },
             max_borrow,
-            pool: self.pool,
         })
     }
 
@@ -254,17 +247,6 @@ impl<'a> LabelDraft<'a> {
                 );
             }
             policy.max_wait = Policy::DEFAULT.max_wait;
-        }
-
-        if policy.on_rollback != OnRollback::NextWorker
-            && let Some(pool) = self.given("pool")
-        {
-            let rule = on_rollback_text(policy.on_rollback);
-            return pool.key.error(
-                &format!("pool has no meaning with on_rollback={rule}"),
-                "It is for on_rollback=next_worker. snowflake_alter_generator() removes what is \
-                 given as ''.",
-            );
         }
 
         let (most, tick) = (policy.max_advance(), layout.tick());

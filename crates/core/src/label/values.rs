@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::LabelError;
-use super::grammar::{NAME_MAX, Pair, is_digits, list};
+use super::grammar::{Pair, is_digits, list};
 use crate::duration::{UNITS, as_set, instant_text};
 use crate::id::{Millis, UnixMillis};
 use crate::layout::{EPOCH_MAX, Layout, TICK_MAX};
@@ -67,14 +67,6 @@ pub fn start_text(value: SequenceStart) -> String {
         SequenceStart::Random => "random".to_string(),
         SequenceStart::Masked(0) => "zero".to_string(),
         other => format!("vibrate {}", other.last()),
-    }
-}
-
-pub fn pool(pair: &Pair<'_>) -> Result<String, LabelError> {
-    let is_ascii = pair.value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    match pair.value.len() {
-        1..=NAME_MAX if is_ascii => Ok(pair.value.clone()),
-        _ => pair.invalid(&format!("It can be 1 to {NAME_MAX} ASCII characters.")),
     }
 }
 

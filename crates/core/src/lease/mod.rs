@@ -120,21 +120,6 @@ pub struct ServerKey {
     pub device: u64,
     /// The inode of the data directory.
     pub inode: u64,
-    /// The generator of the server that leases a worker ID of its own; 0, or left out, is the
-    /// server itself.
-    #[serde(default)]
-    pub generator: u64,
-}
-
-impl ServerKey {
-    /// The key of the server, without the generator.
-    #[must_use]
-    pub const fn server(self) -> Self {
-        Self {
-            generator: 0,
-            ..self
-        }
-    }
 }
 
 /// The longest text of a [`Holder`], but for the path: host names have 253 bytes at most.
@@ -477,10 +462,11 @@ pub enum Ask {
         fixed: Option<WorkerId>,
         /// What this incarnation had before.
         last: Option<WorkerId>,
-        /// The floor must not be after this instant, by the node's clock. The node does not
-        /// accept a later one, whatever the registry grants.
+        /// What this incarnation has, and keeps until it gets another one: after a clock
+        /// rollback. The floor must not be after the node's clock; the node does not accept a
+        /// later one, whatever the registry grants.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        latest: Option<UnixMillis>,
+        holding: Option<WorkerId>,
     },
     /// To keep a worker ID, with a later bound.
     Renew {
@@ -634,7 +620,7 @@ pub enum RegistryError {
         /// When the first one becomes free, unless its holder renews the lease.
         retry: Millis,
     },
-    /// Each free worker ID of the pool may have been used at this instant or after it.
+    /// Each other free worker ID of the pool may have been used at this instant or after it.
     NonePassed { latest: UnixMillis },
     /// The registry may have lost grants, and waits until it knows who lives.
     Grace { cause: Cause, retry: Millis },
@@ -716,8 +702,7 @@ impl ServerKey {
             boot,
             device,
             inode,
-            generator,
         } = self;
-        format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}")
+        format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}")
     }
 }

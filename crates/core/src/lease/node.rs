@@ -35,10 +35,13 @@
 //!    clock of the server or of the registry is wrong, or what the registry stores is. The
 //!    node asks again, and takes the grant when its clock has come near enough.
 //! 10. **A standby** makes no contact, see [`NodeInput::in_recovery`].
-//! 11. **A generator** that leases worker IDs of its own starts with one that it need not
-//!     wait for, if there is one ([`FloorPolicy::Soon`]). After a clock rollback, another node of
-//!     it asks for one whose floor has passed, and for no other ([`FloorPolicy::Passed`]); the
-//!     node before returns its own then.
+//! 11. **The next worker ID.** A session that finds its clock behind may want another worker ID
+//!     ([`Node::need_another`]). The node searches for one if it sees by itself that the wall
+//!     clock was set back against the boot clock since the grant. So a clock starts that, and
+//!     not a generator that somebody has advanced. Meanwhile it keeps and renews what it has. It
+//!     accepts a grant whose floor is not after its clock, and no other. Then the host closes,
+//!     publishes the grant, and returns the worker ID of before with its true end
+//!     ([`Node::close_before`]). A node with a fixed worker ID searches for none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -64,20 +67,13 @@ const AMPLE_PAUSE: Millis = Millis::new(10_000);
 /// by a day, and another day is left for the clock of the registry.
 pub const FLOOR_LIMIT: Millis = DAY.times(2);
 
-/// How far a floor may be ahead of the clock of a node that can do with one that is not,
-/// [`FloorPolicy::Soon`]: further than a crash of the same server leaves it, with the usual lease.
-const SOON: Millis = Millis::new(60_000);
+/// How long a need counts after a caller has told it; one that still waits tells it again.
+/// So a need that the registry does not meet ends with its caller.
+pub const NEED_LASTS: Nanos = Millis::new(3000).nanos();
 
-/// Which floors a node accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FloorPolicy {
-    /// Up to [`FLOOR_LIMIT`] ahead.
-    Any,
-    /// One that is less than a minute ahead, if there is one.
-    Soon,
-    /// One that is not ahead of the clock.
-    Passed,
-}
+/// A clock that is behind by less was not set back: the two clocks are read one after the other,
+/// and the wall clock in whole milliseconds.
+const SET_BACK_MIN: Nanos = Millis::new(2).nanos();
 
 /// What the server may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +101,13 @@ pub struct NodeInput {
     pub furthest: UnixMillis,
     /// The server is a standby, or has not finished recovery.
     pub in_recovery: bool,
+}
+
+impl NodeInput {
+    /// Wall clock minus boot clock: constant except for steps of the wall clock.
+    const fn offset(&self) -> Nanos {
+        Nanos::new(self.clock.nanos().get().saturating_sub(self.boot.get()))
+    }
 }
 
 /// What to do next.
@@ -158,8 +161,8 @@ pub enum LeaseError {
     /// The registry cannot be reached, in the words of the host.
     Unreachable(String),
     Refused(RegistryError),
-    /// The registry grants a worker ID, and its floor is further than [`FLOOR_LIMIT`] ahead
-    /// of the server's clock.
+    /// The registry grants a worker ID, and its floor is further ahead of the server's clock than
+    /// the node accepts.
     FloorTooFar {
         worker: WorkerId,
         floor: UnixMillis,
@@ -167,6 +170,13 @@ pub enum LeaseError {
 }
 
 impl LeaseError {
+    const fn too_far(grant: &Grant) -> Self {
+        Self::FloorTooFar {
+            worker: grant.worker,
+            floor: grant.floor,
+        }
+    }
+
     /// Whether two reasons read the same but for the time that is left.
     fn is_like(&self, other: &Self) -> bool {
         use std::mem::discriminant;
@@ -182,6 +192,19 @@ impl LeaseError {
 struct Sent {
     number: u64,
     at: BootNanos,
+    /// It asks for another worker ID.
+    searches: bool,
+}
+
+/// The search for another worker ID: rule 11.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Search {
+    /// When a session has told last that it needs one.
+    told: BootNanos,
+    /// When to ask next.
+    due: BootNanos,
+    /// What is in the way, if something is.
+    failure: Option<LeaseFailure>,
 }
 
 /// What a node must not forget as long as its incarnation lives, whichever process hosts it. Has
@@ -195,6 +218,7 @@ pub struct KeptNode {
     generation: u64,
     holds: bool,
     terms: Option<Terms>,
+    offset: Option<Nanos>,
 }
 
 impl KeptNode {
@@ -217,7 +241,6 @@ pub struct Node {
     me: Holder,
     nonce: Nonce,
     fixed: Option<WorkerId>,
-    floor_policy: FloorPolicy,
     number: u64,
     memory: Option<Memory>,
     right: Option<HeldLease>,
@@ -226,6 +249,9 @@ pub struct Node {
     /// The right's token counts as far as the node knows.
     holds: bool,
     terms: Option<Terms>,
+    /// The greatest difference of both clocks since the grant, as far as the node has looked.
+    offset: Option<Nanos>,
+    search: Option<Search>,
     sent: Option<Sent>,
     /// Since when the bound leads by more than anything explains.
     surplus: Option<BootNanos>,
@@ -251,13 +277,14 @@ impl Node {
             me,
             nonce,
             fixed,
-            floor_policy: FloorPolicy::Any,
             number: 0,
             memory,
             right: None,
             generation: 0,
             holds: false,
             terms: None,
+            offset: None,
+            search: None,
             sent: None,
             surplus: None,
             due: None,
@@ -267,15 +294,6 @@ impl Node {
             needed: None,
             failure: None,
             closed: false,
-        }
-    }
-
-    /// The same node, which accepts these floors only.
-    #[must_use]
-    pub fn reaching(self, floor_policy: FloorPolicy) -> Self {
-        Self {
-            floor_policy,
-            ..self
         }
     }
 
@@ -289,6 +307,7 @@ impl Node {
             generation: kept.generation,
             holds: kept.holds,
             terms: kept.terms,
+            offset: kept.offset,
             ..Self::new(me, kept.nonce, fixed, kept.memory)
         }
     }
@@ -304,6 +323,7 @@ impl Node {
             generation: self.generation,
             holds: self.holds,
             terms: self.terms.clone(),
+            offset: self.offset,
         }
     }
 
@@ -364,6 +384,40 @@ impl Node {
         self.needed = None;
     }
 
+    /// A session finds its clock behind, and IDs of that time may have been issued under the
+    /// worker ID: rule 11. A session that waits tells it again. The caller wakes the host.
+    pub fn need_another(&mut self, now: &NodeInput) {
+        self.look_at_clock(now);
+        if self.may_search(now) {
+            let (told, due) = (now.boot, now.boot);
+            let failure = None;
+            let search = Search { told, due, failure };
+            self.search.get_or_insert(search).told = now.boot;
+        }
+    }
+
+    /// Whether the request that is under way is for another worker ID.
+    #[must_use]
+    pub fn asks_for_another(&self) -> bool {
+        self.sent.is_some_and(|sent| sent.searches)
+    }
+
+    /// What is in the way of another worker ID that is searched for.
+    #[must_use]
+    pub fn search_failure(&self) -> Option<&LeaseFailure> {
+        self.search.as_ref()?.failure.as_ref()
+    }
+
+    fn look_at_clock(&mut self, now: &NodeInput) {
+        self.offset = self.offset.max(Some(now.offset()));
+    }
+
+    /// Whether the wall clock was set back since the grant, and the worker ID may be another one.
+    fn may_search(&self, now: &NodeInput) -> bool {
+        let is_behind = |offset: Nanos| now.offset().plus(SET_BACK_MIN) <= offset;
+        self.holds && self.fixed.is_none() && self.offset.is_some_and(is_behind)
+    }
+
     /// Whether the server has a lead that it does not use, for longer than a hold: its clock was
     /// wrong. The next holder would begin there. So the host closes, returns the worker ID with its
     /// true end, and continues with a new node, a new nonce and a later start. Called at each
@@ -395,11 +449,22 @@ impl Node {
             let since = now.clock;
             self.failure = Some(LeaseFailure { since, why });
         }
+        self.look_at_clock(now);
+        let may_search = self.may_search(now);
+        let is_over = |it: &mut Search| !may_search || now.boot.since(it.told) >= NEED_LASTS;
+        self.search.take_if(is_over);
+        let search_due = self.search.as_ref().map(|search| search.due);
+        if search_due.is_some_and(|due| now.boot >= due) {
+            return Next::Send(Box::new(self.ask_for_another(now)));
+        }
         let bound = self.right.map(|right| right.not_after);
         let wanting = self.needed.is_some_and(|needed| bound <= Some(needed));
         let due = if wanting { self.soonest } else { self.due };
         match due {
-            Some(due) if now.boot < due => Next::Sleep(due.since(now.boot)),
+            Some(due) if now.boot < due => {
+                let due = search_due.map_or(due, |search_due| due.min(search_due));
+                Next::Sleep(due.since(now.boot))
+            }
             _ => Next::Send(Box::new(self.ask(now))),
         }
     }
@@ -418,21 +483,36 @@ impl Node {
             lost => Ask::Acquire {
                 fixed: self.fixed,
                 last: lost.map(|right| right.worker),
-                latest: match self.floor_policy {
-                    FloorPolicy::Any => None,
-                    FloorPolicy::Soon => Some(now.clock.plus(SOON)),
-                    FloorPolicy::Passed => Some(now.clock),
-                },
+                holding: None,
             },
+        };
+        self.request(ask, now)
+    }
+
+    fn ask_for_another(&mut self, now: &NodeInput) -> Request {
+        let ask = Ask::Acquire {
+            fixed: None,
+            last: None,
+            holding: self.right.map(|right| right.worker),
         };
         self.request(ask, now)
     }
 
     fn request(&mut self, ask: Ask, now: &NodeInput) -> Request {
         self.number += 1;
+        let holding = |ask| {
+            matches!(
+                ask,
+                Ask::Acquire {
+                    holding: Some(_),
+                    ..
+                }
+            )
+        };
         self.sent = Some(Sent {
             number: self.number,
             at: now.boot,
+            searches: holding(ask),
         });
         Request {
             asker: self.me.clone(),
@@ -451,12 +531,17 @@ impl Node {
         let Some(sent) = self.sent.take_if(mine) else {
             return Change::Nothing;
         };
+        if sent.searches
+            && let Some(why) = refusal_of_another(&reply.answer, now)
+        {
+            // The reply has no proof of the token that the node keeps. It counts as a lost one.
+            return self.search_fails(why, now);
+        }
         self.memory = Some(reply.memory);
         match &reply.answer {
-            Answer::Granted(grant) if grant.floor.since(now.clock) > self.floor_limit() => {
+            Answer::Granted(grant) if grant.floor.since(now.clock) > FLOOR_LIMIT => {
                 self.sleep(LONGEST_PAUSE, now);
-                let (worker, floor) = (grant.worker, grant.floor);
-                self.troubled(LeaseError::FloorTooFar { worker, floor }, now)
+                self.troubled(LeaseError::too_far(grant), now)
             }
             Answer::Granted(grant) => self.granted(grant, sent, now),
             Answer::Renewed { bound, again, .. } => self.renewed((*bound, *again), sent, now),
@@ -471,8 +556,11 @@ impl Node {
 
     /// The host has no reply to the request with this number, and waits for it no more.
     pub fn failed(&mut self, number: u64, why: String, now: &NodeInput) -> Change {
-        if self.sent.take_if(|sent| sent.number == number).is_none() {
+        let Some(sent) = self.sent.take_if(|sent| sent.number == number) else {
             return Change::Nothing;
+        };
+        if sent.searches {
+            return self.search_fails(LeaseError::Unreachable(why), now);
         }
         let is_ample = self.ample.is_some_and(|until| now.boot < until) && self.holds;
         let pause = match is_ample {
@@ -500,18 +588,24 @@ impl Node {
         Some(self.request(ask, now))
     }
 
+    /// As [`Self::close`], of a node as it was before the grant that `successor` has got in the
+    /// place of its worker ID. Both are one incarnation, and count their requests together.
+    pub fn close_before(
+        &mut self,
+        successor: &mut Self,
+        end: UnixMillis,
+        now: &NodeInput,
+    ) -> Option<Request> {
+        let request = self.close(end, now);
+        successor.number = successor.number.max(self.number);
+        request
+    }
+
     /// Another one uses this nonce.
     fn copied(&mut self) -> Change {
         self.closed = true;
         self.holds = false;
         Change::Copied
-    }
-
-    const fn floor_limit(&self) -> Millis {
-        match self.floor_policy {
-            FloorPolicy::Any | FloorPolicy::Soon => FLOOR_LIMIT,
-            FloorPolicy::Passed => Millis::ZERO,
-        }
     }
 
     fn granted(&mut self, grant: &Grant, sent: Sent, now: &NodeInput) -> Change {
@@ -526,6 +620,7 @@ impl Node {
         });
         self.holds = true;
         self.terms = Some(grant.terms.clone());
+        (self.offset, self.search, self.surplus) = (Some(now.offset()), None, None);
         self.failure = None;
         self.plan(grant.again, sent, now);
         let (reached, because) = (grant.reached, grant.because);
@@ -550,14 +645,6 @@ impl Node {
     }
 
     fn refused(&mut self, refused: &RegistryError, now: &NodeInput) -> Change {
-        if self.floor_policy == FloorPolicy::Soon
-            && matches!(refused, RegistryError::NonePassed { .. })
-        {
-            // Then one that is further ahead.
-            self.floor_policy = FloorPolicy::Any;
-            self.sleep(Millis::ZERO, now);
-            return Change::Nothing;
-        }
         let is_lost = match refused {
             RegistryError::Fenced { .. } => true,
             RegistryError::Foreign => self.holds,
@@ -586,16 +673,16 @@ impl Node {
 
     /// Notes a failure, and says whether it is a new one.
     fn troubled(&mut self, why: LeaseError, now: &NodeInput) -> Change {
-        let before = self.failure.take();
-        let since = before.as_ref().map_or(now.clock, |failure| failure.since);
-        let known = before.is_some_and(|failure| failure.why.is_like(&why));
-        let failure = LeaseFailure { since, why };
-        self.failure = Some(failure.clone());
-        if known {
-            Change::Nothing
-        } else {
-            Change::Failed(failure)
-        }
+        note_failure(&mut self.failure, why, now)
+    }
+
+    /// Notes that another worker ID is not to be had, and says whether that is new.
+    fn search_fails(&mut self, why: LeaseError, now: &NodeInput) -> Change {
+        let Some(search) = &mut self.search else {
+            return Change::Nothing;
+        };
+        search.due = after(now.boot, LONGEST_PAUSE);
+        note_failure(&mut search.failure, why, now)
     }
 
     /// Asks no sooner than after this time.
@@ -639,6 +726,31 @@ impl Node {
         (self.nonce, self.number).hash(&mut hasher);
         let percent = 80 + i64::try_from(hasher.finish() % 41).unwrap_or_default();
         Millis::new(pause.get() * percent / 100)
+    }
+}
+
+/// Why a node does not take an answer to the request for another worker ID; `None` for what it
+/// takes as any other answer.
+fn refusal_of_another(answer: &Answer, now: &NodeInput) -> Option<LeaseError> {
+    match answer {
+        Answer::Granted(grant) if grant.floor > now.clock => Some(LeaseError::too_far(grant)),
+        Answer::Refused(RegistryError::Fenced { .. } | RegistryError::Foreign) => None,
+        Answer::Refused(refused) => Some(LeaseError::Refused(refused.clone())),
+        _ => None,
+    }
+}
+
+/// Notes a failure, and says whether it is a new one.
+fn note_failure(noted: &mut Option<LeaseFailure>, why: LeaseError, now: &NodeInput) -> Change {
+    let before = noted.take();
+    let since = before.as_ref().map_or(now.clock, |failure| failure.since);
+    let known = before.is_some_and(|failure| failure.why.is_like(&why));
+    let failure = LeaseFailure { since, why };
+    *noted = Some(failure.clone());
+    if known {
+        Change::Nothing
+    } else {
+        Change::Failed(failure)
     }
 }
 

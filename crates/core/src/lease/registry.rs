@@ -28,8 +28,8 @@
 //!    in the end any with the least bound.
 //! 5. **The registry's clock goes back.** A patience that would then last longer than a
 //!    patience is cut, and so is a grace period: nobody waits longer.
-//! 6. **A lead does not grow.** See `State::extended`. A young lease is short, and those of claims
-//!    and of generators stay so: who comes next leads by what is left of them.
+//! 6. **A lead does not grow.** See `State::extended`. A young lease is short, and that of a claim
+//!    stays so: who comes next leads by what is left of it.
 //! 7. **A wrong clock.** A server more than a day past the registry's clock and the greatest
 //!    time that it has stored is refused, so a server whose clock is wrong is told before it
 //!    issues. The clocks of servers that have renewed a lease within [`VOUCH_TIME`] vouch for
@@ -51,9 +51,9 @@
 //!     ([`Pool::unused`]) may begin when the pool was made. A claim begins `max_ahead` after that,
 //!     since its server may have used the number without a registry. In any other pool, servers
 //!     of another registry may have led by a lease, a hold and `max_ahead`.
-//! 11. **Back in time.** A generator that leases worker IDs of its own says how late the
-//!     floor may be. It gets a worker ID whose floor is not later, in the order of rule 4,
-//!     or none. What it had before goes to the tail when it is released.
+//! 11. **Back in time.** A server whose clock was set back says which worker ID it has. It gets
+//!     another one, whose floor is not after its clock, in the order of rule 4, or none. It has
+//!     two until it releases the one of before, which goes to the tail then.
 //! 12. **What a node remembers** counts: a later change than the registry knows, a token that it
 //!     does not know, or a bound past that of the row, each of its present era, shows a loss. So a
 //!     holder that lives tells what is lost of it: its grant or its latest renewal counts if
@@ -205,12 +205,12 @@ pub fn vouchers_of<'a>(
 ) -> Vouchers {
     let vouching = rows.filter(|row| {
         let is_recent = now.since(row.heard).abs() <= VOUCH_TIME;
-        let is_other = row.holder.identity.server() != asker.server();
+        let is_other = row.holder.identity != *asker;
         row.renewed && !row.released && is_recent && is_other
     });
     let mut clocks = BTreeMap::new();
     for row in vouching {
-        let clock = clocks.entry(row.holder.identity.server());
+        let clock = clocks.entry(row.holder.identity);
         let clock = clock.or_insert(row.clock);
         *clock = row.clock.max(*clock);
     }
@@ -472,10 +472,10 @@ fn first_part(pool: &Pool) -> Millis {
     part.min(FIRST_PART_MAX).max(Millis::new(1))
 }
 
-/// How far a bound lies ahead of the holder's clock. A claim and a generator have short leases: who
-/// comes next has no other worker ID to take.
+/// How far a bound lies ahead of the holder's clock. A claim has a short lease: who comes next has
+/// no other worker ID to take.
 fn span(pool: &Pool, row: &Row, now: RegistryMillis) -> Millis {
-    if row.claimed || row.holder.identity.generator != 0 {
+    if row.claimed {
         return pool.patience();
     }
     pool.lengths().span(now.since(row.since))
@@ -508,7 +508,6 @@ struct StoredRow {
 
 impl StoredRow {
     fn of(row: &Row) -> Self {
-        let is_short = row.claimed || row.holder.identity.generator != 0;
         Self {
             worker: row.worker,
             counter: row.counter,
@@ -518,7 +517,7 @@ impl StoredRow {
             start: row.start,
             heard: row.heard,
             clock: row.clock,
-            since: (!is_short).then_some(row.since),
+            since: (!row.claimed).then_some(row.since),
             released: row.released,
             until: row.leased_until,
             system: Some(row.holder.identity.system),
@@ -568,8 +567,8 @@ impl Desk<'_> {
             Ask::Acquire {
                 fixed,
                 last,
-                latest,
-            } => self.acquire(state, rows, (fixed, last), latest),
+                holding,
+            } => self.acquire(state, rows, (fixed, last), holding),
             Ask::Renew { furthest, .. } => match self.own(state, rows) {
                 Err(answer) => answer,
                 Ok(row) => self.renew(state, rows, row, furthest),
@@ -781,7 +780,7 @@ impl Desk<'_> {
         row.renewed = true;
         self.heard(state, &mut row);
         row.leased_until = now.plus(pool.patience());
-        let by = row.holder.identity.server();
+        let by = row.holder.identity;
         let loss = state.loss.as_mut();
         if loss.is_some_and(|loss| loss.agrees(by, clock, now, pool.hold)) {
             state.top = now;
@@ -872,7 +871,7 @@ impl Desk<'_> {
         state: &mut State,
         rows: &mut Draft<impl Rows>,
         (fixed, last): (Option<WorkerId>, Option<WorkerId>),
-        latest: Option<UnixMillis>,
+        holding: Option<WorkerId>,
     ) -> Answer {
         let identity = self.request.asker.identity;
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
@@ -902,7 +901,7 @@ impl Desk<'_> {
                 self.end_copied(rows, row.clone());
                 return self.fenced(Some(row.clone()), Fence::Copied);
             }
-            let fits = latest.is_none_or(|latest| row.floor <= latest);
+            let fits = holding.is_none() || row.floor <= self.request.clock;
             let stands = !row.released && row.revoked.is_none() && fits;
             if stands && state.is_known(self, row) {
                 return self.granted(rows, row, FloorCause::Used);
@@ -913,7 +912,7 @@ impl Desk<'_> {
         }
         let chosen = match fixed {
             Some(worker) => self.choose_fixed(state, worker, own.pop()),
-            None => self.choose(state, rows, own, last, latest),
+            None => self.choose(state, rows, own, last, holding),
         };
         match chosen {
             Ok(stored) => self.grant(state, rows, &stored, fixed.is_some()),
@@ -988,25 +987,26 @@ impl Desk<'_> {
         until.max(end.unwrap_or(until)).since(now)
     }
 
-    /// Any worker ID of the pool: rule 4. `own` has the rows of this identity, the latest first.
+    /// Any worker ID of the pool: rule 4, or 11. `own` has the rows of this identity, the latest
+    /// first.
     fn choose<T: Rows>(
         &self,
         state: &State,
         rows: &mut Draft<T>,
         own: Vec<Row>,
         last: Option<WorkerId>,
-        latest: Option<UnixMillis>,
+        holding: Option<WorkerId>,
     ) -> Result<StoredRow, RegistryError> {
-        let (pool, now) = (self.pool, self.input.now);
-        let clock = latest.unwrap_or(self.request.clock);
+        let (pool, now, clock) = (self.pool, self.input.now, self.request.clock);
         let floor = |stored: &StoredRow| state.floor(self, stored);
         let has_passed = |stored: &StoredRow| floor(stored) <= clock;
+        let is_other = |row: &Row| Some(row.worker) != holding;
         let resting = own.iter().filter(|row| row.bound > clock).count();
         let lost = last.and_then(|worker| rows.get(worker));
         let own: Vec<_> = own
             .iter()
             .chain(&lost)
-            .filter(|row| pool.has(row.worker) && self.may_have(state, row))
+            .filter(|row| pool.has(row.worker) && is_other(row) && self.may_have(state, row))
             .map(StoredRow::of)
             .collect();
         if let Some(passed) = own.iter().find(|row| has_passed(row)) {
@@ -1014,7 +1014,7 @@ impl Desk<'_> {
         }
         let own = own.into_iter().min_by_key(floor);
         if let Some((cause, retry)) = state.grace(pool, now) {
-            let own = own.filter(|_| latest.is_none());
+            let own = own.filter(|_| holding.is_none());
             return own.ok_or(RegistryError::Grace { cause, retry });
         }
         let free = Free {
@@ -1027,7 +1027,7 @@ impl Desk<'_> {
         let long_ago = now.plus(Millis::ZERO.minus(pool.hold.plus(DAY)));
         let passed = |rows: &mut Draft<T>| {
             let long: Option<Row> = rows.stored.longest_free(&free);
-            let long = long.filter(|row| has_passed(&StoredRow::of(row)));
+            let long = long.filter(|row| is_other(row) && has_passed(&StoredRow::of(row)));
             let is_first = long.as_ref().map(|row| row.leased_until <= long_ago);
             let long = long.as_ref().map(StoredRow::of);
             let unused = unused.as_ref().filter(|unused| has_passed(unused));
@@ -1042,13 +1042,13 @@ impl Desk<'_> {
             let count = rows.stored.count_free(&free, with_unused, reserve + 1);
             resting < RESTING_MAX && count > reserve
         };
-        if (own.is_none() || latest.is_some() || is_ample(rows))
+        if (own.is_none() || holding.is_some() || is_ample(rows))
             && let Some(passed) = passed(rows)
         {
             return Ok(passed);
         }
-        if let Some(latest) = latest {
-            return Err(RegistryError::NonePassed { latest });
+        if holding.is_some() {
+            return Err(RegistryError::NonePassed { latest: clock });
         }
         if let Some(own) = own {
             return Ok(own);

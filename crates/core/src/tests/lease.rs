@@ -334,7 +334,6 @@ impl World {
                 boot: 1,
                 device: 1,
                 inode: 1,
-                generator: 0,
             };
             world.add(identity, plan.tick);
         }

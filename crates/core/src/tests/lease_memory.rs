@@ -25,7 +25,7 @@ impl Strangers {
         Ask::Acquire {
             fixed: None,
             last: None,
-            latest: None,
+            holding: None,
         }
     }
 
@@ -39,7 +39,6 @@ impl Strangers {
                     boot: self.drawn,
                     device: 1,
                     inode: 1,
-                    generator: 0,
                 },
                 started: BootNanos::new(1),
                 host: String::new(),

@@ -19,7 +19,7 @@ use super::super::protocol::{
     step_by_step::{self, UnderWay},
 };
 use super::super::shuffle::Shuffle;
-use super::super::slot::{Reserving, Scale, Slot};
+use super::super::slot::{Reserving, Scale, Slot, close_all};
 use super::super::tenure::{Generation, Tenure};
 use super::MARKS_MAX;
 use super::one_call::{OneCall, whose_calls_are_transactions};
@@ -109,9 +109,20 @@ pub const QUEUE: usize = 3;
 pub struct Queue {
     /// Each worker ID with its bound, the first one to be taken first.
     pub waits: [(WorkerId, UnixMillis); QUEUE],
-    /// Which one the generator has: the last one.
+    /// Which one the server has: the last one.
     pub taken: Option<usize>,
     pub lease: Millis,
+    /// The registry is not told where the IDs of a worker ID end.
+    pub is_deaf: bool,
+}
+
+impl Queue {
+    /// Nothing is issued any more under the worker ID at this place from here on.
+    pub fn ends(&mut self, at: usize, end: UnixMillis) {
+        if !self.is_deaf {
+            self.waits[at].1 = self.waits[at].1.min(end);
+        }
+    }
 }
 
 /// How long calls have slept: for a tick, and for a clock that was set back.
@@ -154,8 +165,10 @@ pub struct Server {
     pub naps: Naps,
     /// The registry stores a later bound when a call needs one, this much later.
     pub renews: Option<Millis>,
-    /// For a generator that rotates its worker ID: its queue of worker IDs.
+    /// The queue of worker IDs of the server.
     pub queue: Cell<Option<Queue>>,
+    /// Another generator of the server: it has the clocks and the tenure of this one.
+    pub beside: Option<Box<Self>>,
     pub slept: Cell<Slept>,
     pub held: OneCall,
     pub marks: Cell<u32>,
@@ -176,6 +189,7 @@ impl Clone for Server {
             under_way: self.under_way.clone(),
             left: self.left.clone(),
             queue: self.queue.clone(),
+            beside: self.beside.clone(),
             slept: self.slept.clone(),
             held: OneCall::default(),
             marks: self.marks.clone(),
@@ -377,6 +391,7 @@ impl Server {
             naps: Naps::Stop,
             renews: None,
             queue: Cell::new(None),
+            beside: None,
             slept: Cell::default(),
             held: OneCall::default(),
             marks: Cell::new(0),
@@ -395,6 +410,9 @@ impl Server {
             (self.left.get(), self.tenure.get(), self.queue.get()),
         );
         fields.hash(hash);
+        if let Some(beside) = &self.beside {
+            beside.hash(hash);
+        }
         if let Some(under_way) = self.under_way.get() {
             let (phase, plan) = under_way.parts();
             let work = (plan.believes, plan.reading, plan.leaves_gap, plan.forgiven);
@@ -413,12 +431,18 @@ impl Server {
 
     pub fn pass(&mut self, nanos: i64) {
         self.boot.set(self.boot.get() + nanos);
+        if let Some(beside) = &mut self.beside {
+            beside.boot.set(self.boot.get());
+        }
         self.step(nanos);
     }
 
     /// The wall clock is stepped.
     pub fn step(&mut self, nanos: i64) {
         self.wall.set(self.wall.get() + nanos);
+        if let Some(beside) = &mut self.beside {
+            beside.wall.set(self.wall.get());
+        }
     }
 
     /// The generator's clock.
@@ -543,7 +567,10 @@ impl Server {
             Some(_) => Tenure::NONE.closed(),
         };
         self.trusted.set(TrustedClock::new(reading));
-        self.tenure.set(tenure);
+        if let Some(beside) = &mut self.beside {
+            beside.restart();
+        }
+        self.becomes(|_| tenure);
         self.slot = Slot::new(reading, 0);
         self.before_rewrite = None;
         self.under_way.set(None);
@@ -680,7 +707,7 @@ impl Server {
     }
 
     /// Takes the first worker ID of the queue whose bound is not after `latest`, if that is
-    /// given, and returns the one before to the end of the queue. False if there is none. A
+    /// given: then the server closes first, and returns the one before. False if there is none. A
     /// server that has none in memory gets its own one back by forgetting that it is taken.
     pub fn takes_from_queue(&self, latest: Option<UnixMillis>) -> bool {
         let Some(mut queue) = self.queue.get() else {
@@ -691,6 +718,9 @@ impl Server {
         let Some(first) = free.clone().find(passed) else {
             return false;
         };
+        if let (Some(_), Some(at)) = (latest, queue.taken) {
+            queue.ends(at, self.close());
+        }
         let (worker, floor) = queue.waits[first];
         let bound = self
             .wall()
@@ -713,11 +743,10 @@ impl Server {
             return;
         };
         let Some(at) = queue.taken else { return };
-        let furthest = self.slot.furthest_in_rotation();
-        let from = self
-            .wall()
-            .millis()
-            .max(furthest.unwrap_or(self.wall().millis()));
+        let now = self.wall().millis();
+        let under = |server: &Self| server.slot.furthest_under(self.generation());
+        let furthest = under(self).max(self.beside.as_deref().and_then(under));
+        let from = now.max(furthest.unwrap_or(now));
         self.becomes(|tenure| tenure.renewed(from.plus(queue.lease)));
         queue.waits[at].1 = queue.waits[at].1.max(from.plus(queue.lease));
         self.queue.set(Some(queue));
@@ -726,21 +755,31 @@ impl Server {
     /// The server has another tenure from now on.
     pub fn becomes(&self, next: impl FnOnce(Tenure) -> Tenure) {
         self.tenure.set(next(self.tenure.get()));
+        if let Some(beside) = &self.beside {
+            beside.tenure.set(self.tenure.get());
+        }
     }
 
     pub fn tenure(&self) -> Tenure {
         self.tenure.get()
     }
 
-    /// A clean stop gives the worker ID back. Returns where its IDs end.
+    /// The server is about to give its worker ID back. Returns where the IDs of that end.
     pub fn close(&self) -> UnixMillis {
         let tenure = self.tenure();
         self.becomes(Tenure::closed);
-        let now = self.wall().millis();
-        if self.generator.rotates_worker() {
-            return tenure.end_of_rotation(self.slot.close_rotation(tenure.generation), now);
-        }
-        tenure.end(self.slot.close(), now)
+        let beside = self.beside.iter().map(|beside| &beside.slot);
+        let slots = close_all(beside.chain([&self.slot]));
+        tenure.end(slots, self.wall().millis())
+    }
+
+    /// A call of the generator beside this one, on the server's clock.
+    pub fn call_beside(&self, count: u64) -> Option<Outcome> {
+        let beside = self.beside.as_ref()?;
+        beside.trusted.set(self.trusted.get());
+        let outcome = beside.call(count);
+        self.trusted.set(beside.trusted.get());
+        Some(outcome)
     }
 
     /// The next step, without taking anything.

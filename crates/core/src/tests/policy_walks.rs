@@ -30,7 +30,6 @@ use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::protocol;
 use super::super::protocol::host::{Host, IssueError, Need};
 use super::super::protocol::wait::STANDSTILL;
-use super::super::slot::furthest;
 use super::super::tenure::{Generation, Tenure};
 use super::explorer::{Explorer, Rules, deeper};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, Writer, settings as of_millis};
@@ -653,7 +652,7 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
         Event::Renew if !holds => return Ok(false),
         Event::Renew => {
             // The bound that a caller needs who waits for one.
-            let reached = furthest([&server.slot]).max(server.slot.highest());
+            let reached = server.slot.furthest().max(server.slot.highest());
             let bound = reached.max(Some(wall)).unwrap_or(wall).plus(lease);
             let stored = &mut registry.bounds[registry.granted];
             *stored = bound.get().max(*stored);

@@ -85,7 +85,7 @@ const EXPECTED: [Expected; presets::ALL.len()] = [
         layout: "time:38 worker:15 sequence:10",
         epoch: "2017-12-20 16:00:00+00",
         tick: "'1 ms'",
-        policy: "on_rollback=next_worker max_rollback='1 d' max_wait='15 ms' max_borrow=0 on_exhausted=wait sequence_start=zero pool=generators",
+        policy: "on_rollback=next_worker max_rollback='1 d' max_wait='15 ms' max_borrow=0 on_exhausted=wait sequence_start=zero",
         ends: "2026-09-06 02:58:26.943+00",
         ids_per_second: 1_024_000,
         workers: 32_768,

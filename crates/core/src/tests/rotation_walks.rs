@@ -1,10 +1,11 @@
-//! Generators that lease worker IDs of their own and go back in time with the next one,
-//! through every walk of events up to a stated length.
+//! A server that goes back in time with its next worker ID, through every walk of events up to a
+//! stated length.
 //!
 //! Each ID is a worker ID and a position of a small layout. No ID is issued twice. Each
 //! lies between the floor and the bound of its worker ID. Within a rotation they increase. A
 //! call that another worker ID can serve gets an ID of the time that the wall clock
-//! shows.
+//! shows. Beside that generator there is one of another policy, whose IDs ascend in time
+//! whatever worker ID the server has.
 
 // Numbers are small here.
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
@@ -16,7 +17,7 @@ use siphasher::sip128::SipHasher13;
 
 use super::super::cursor::{Clocks, Issued, Step};
 use super::super::generator::Generator;
-use super::super::id::{Millis, SnowflakeId, UnixMillis, WorkerId};
+use super::super::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::protocol::host::{Host, IssueError, Need, Note};
@@ -48,6 +49,10 @@ enum Event {
     CrashBack,
     /// The server closes, and tells where the IDs of the worker ID end.
     Close,
+    /// From now on, the registry is not told where IDs end.
+    Deaf,
+    /// The other generator issues an ID.
+    Beside,
     /// A session that has entered before the latest grant takes an ID.
     Old,
     Evict,
@@ -65,11 +70,16 @@ enum Event {
 struct State {
     server: Server,
     issued: HashSet<i64>,
+    issued_beside: HashSet<i64>,
+    /// The latest position of the other generator, and its generation.
+    latest_beside: Option<(Position, Generation)>,
     /// The latest ID of each generation.
     latest: HashMap<Generation, i64>,
     /// The floors and the latest bounds of all generations, with their lives.
     grants: HashMap<(u64, Generation), (UnixMillis, UnixMillis)>,
     before: Option<Generation>,
+    /// The latest tick of both generators under each worker ID.
+    reached: HashMap<WorkerId, UnixMillis>,
     /// Somebody has set the mark or advanced, or the generator leads since a start: then
     /// IDs need not be of the time that the clock shows.
     leads: bool,
@@ -103,13 +113,17 @@ fn first(apart: bool) -> State {
         waits: [worker(0), worker(1), worker(2)],
         taken: None,
         lease: Millis::new(LEASE),
+        is_deaf: false,
     }));
     let mut state = State {
         server,
         issued: HashSet::new(),
+        issued_beside: HashSet::new(),
+        latest_beside: None,
         latest: HashMap::new(),
         grants: HashMap::new(),
         before: None,
+        reached: HashMap::new(),
         leads: false,
     };
     assert!(state.server.takes_from_queue(None));
@@ -118,6 +132,15 @@ fn first(apart: bool) -> State {
 }
 
 impl State {
+    /// From now on there is another generator, of the policy of the default one.
+    fn put_beside(&mut self) {
+        let own = &self.server;
+        let other = plain(&own.generator);
+        let beside = Server::new(other, own.settings, own.wall.get() / MS);
+        self.server.beside = Some(Box::new(beside));
+        self.server.becomes(|tenure| tenure);
+    }
+
     fn note_grant(&mut self) {
         let tenure = self.server.tenure();
         let Some((floor, bound)) = tenure.not_before.zip(tenure.not_after) else {
@@ -128,14 +151,27 @@ impl State {
         *known = bound.max(*known);
     }
 
+    fn note_reached(&mut self, generation: Generation, begins: UnixMillis) {
+        let worker = generation.worker().unwrap();
+        let known = self.reached.entry(worker).or_insert(begins);
+        *known = begins.max(*known);
+    }
+
+    /// Who gets a worker ID next, on whatever server, begins past all IDs of both generators.
+    fn check_ends(&self) {
+        let queue = self.server.queue.get().unwrap();
+        for (worker, bound) in queue.waits {
+            let reached = self.reached.get(&worker);
+            assert!(reached.is_none_or(|at| *at < bound), "{worker:?} {queue:?}");
+        }
+    }
+
     /// Notes an ID that was issued for a generation.
     fn note(&mut self, generation: Generation, issued: Issued) {
         self.note_grant();
         let layout = self.server.generator.layout;
         for position in issued.start.get()..issued.end.get() {
-            let id = self
-                .server
-                .id_for(generation, super::super::id::Position::new(position));
+            let id = self.server.id_for(generation, Position::new(position));
             assert!(
                 self.issued.insert(id.get()),
                 "issued twice: {}",
@@ -149,6 +185,7 @@ impl State {
                 "{floor:?} {bound:?} {}",
                 show(layout, id)
             );
+            self.note_reached(generation, begins);
             let before = self.latest.insert(generation, id.get());
             let time = |id: i64| {
                 layout
@@ -199,6 +236,25 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    fn call_beside(&mut self) {
+        let Some(Outcome::Issued { start, .. }) = self.server.call_beside(1) else {
+            return;
+        };
+        let (generation, layout) = (self.server.generation(), self.server.generator.layout);
+        let id = self.server.id_for(generation, start);
+        assert!(self.issued_beside.insert(id.get()), "{}", show(layout, id));
+        let begins = layout.instant_of(layout.tick_of(start));
+        let (floor, bound) = self.grants[&(self.server.life, generation)];
+        assert!(begins >= floor && begins < bound, "{}", show(layout, id));
+        self.note_reached(generation, begins);
+        let before = self.latest_beside.replace((start, generation));
+        let ascends = |(before, of): (Position, Generation)| match of == generation {
+            true => before.get() < start.get(),
+            false => layout.tick_of(before) < layout.tick_of(start),
+        };
+        assert!(before.is_none_or(ascends), "{}", show(layout, id));
     }
 
     /// Whether a call that meets a rollback gets an ID: a worker ID of the queue is free for
@@ -252,18 +308,20 @@ impl State {
             }
             Event::Close => {
                 let end = self.server.close();
-                let own = self.server.slot.furthest_in_rotation();
                 let mut queue = self.server.queue.get().unwrap();
-                let floor = self.grants.get(&(self.server.life, before)).map(|it| it.0);
-                let end = end.max(floor.unwrap_or(end));
-                queue.waits[QUEUE - 1].1 = end.min(queue.waits[QUEUE - 1].1);
-                assert!(own.is_some() || self.latest.is_empty());
+                queue.ends(QUEUE - 1, end);
                 queue.taken = None;
                 queue.waits.rotate_right(1);
                 self.server.queue.set(Some(queue));
                 assert!(self.server.takes_from_queue(None));
                 self.leads |= self.server.tenure().not_before > Some(UnixMillis::new(now));
             }
+            Event::Deaf => {
+                let mut queue = self.server.queue.get().unwrap();
+                queue.is_deaf = true;
+                self.server.queue.set(Some(queue));
+            }
+            Event::Beside => self.call_beside(),
             Event::Old => {
                 if let Some(old) = self.before.filter(|old| old.worker().is_some())
                     && let Step::Issue(issued) = self.server.step_of(old, 1)
@@ -292,6 +350,7 @@ impl State {
             Event::GoOn => self.server.go_on(),
         }
         self.note_change(before);
+        self.check_ends();
     }
 }
 
@@ -323,13 +382,20 @@ impl Rules for Turns {
         let mut issued: Vec<_> = state.issued.iter().collect();
         issued.sort_unstable();
         issued.hash(into);
-        (state.before, state.leads).hash(into);
+        (state.before, state.leads, state.latest_beside).hash(into);
+        let mut beside: Vec<_> = state.issued_beside.iter().collect();
+        beside.sort_unstable();
+        beside.hash(into);
     }
 }
 
 /// All walks of [`CLOCKS`] and more events; returns how many rotations the generator has come to at
 /// most.
 fn walk(name: &str, apart: bool, more: &[Event], depth: usize) -> u64 {
+    let mut first = first(apart);
+    if more.contains(&Event::Beside) {
+        first.put_beside();
+    }
     // The first reservation in all its steps.
     let prelude = [
         Event::One,
@@ -346,7 +412,7 @@ fn walk(name: &str, apart: bool, more: &[Event], depth: usize) -> u64 {
         depth: if cfg!(miri) { 2 } else { depth },
         budget: usize::MAX,
     };
-    let found = explorer.run(&Turns(0), &first(apart));
+    let found = explorer.run(&Turns(0), &first);
     assert!(!apart || found.edge.iter().all(|(state, _)| !state.issued.is_empty()));
     found.rules.0
 }
@@ -369,6 +435,14 @@ fn rotation_walk_of_clocks() {
 fn rotation_walk_of_lost_leases_and_old_sessions() {
     let events = [Event::Lose, Event::Old, Event::Close];
     assert!(walk("leases", false, &events, 7) >= 2);
+}
+
+#[test]
+fn rotation_walk_of_a_generator_beside() {
+    let events = [Event::Beside, Event::Old, Event::Lose];
+    assert!(walk("beside", false, &events, 7) >= 2);
+    let events = [Event::Beside, Event::Close, Event::Deaf, Event::Crash];
+    assert!(walk("beside, and returns", false, &events, 6) >= 2);
 }
 
 #[test]
@@ -517,6 +591,7 @@ fn a_generator_without_a_rotation_left_goes_on_ahead_of_the_clock() {
     for rotation in 1..6 {
         let mut queue = state.server.queue.get().unwrap();
         queue.waits[0].1 = UnixMillis::new(0);
+        state.reached.clear();
         state.server.queue.set(Some(queue));
         let mark = state.server.slot.highest().unwrap();
         state.apply(Event::Step(-1));
@@ -535,39 +610,93 @@ fn a_generator_without_a_rotation_left_goes_on_ahead_of_the_clock() {
 }
 
 #[test]
-fn a_worker_id_ends_at_its_bound_if_the_slot_does_not_know() {
+fn a_generator_that_is_gone_counts_for_the_end_of_the_worker_id() {
+    let end = issued().server.close();
+    assert_eq!(end, UnixMillis::new(21 * TICK));
     // The sequence was dropped, or its creation was rolled back.
     let state = issued();
-    let bound = state.server.tenure().not_after;
     let slot = &state.server.slot;
     slot.abandon();
     assert!(slot.evict(2, state.server.read(), 0));
-    assert_eq!(Some(state.server.close()), bound);
+    assert_eq!(state.server.close(), end);
     // It has another label, and no ID under that one yet.
     let state = issued();
-    let other = Generator {
+    settle(&state.server, &plain(&state.server.generator));
+    assert_eq!(state.server.close(), end);
+}
+
+#[test]
+fn the_worker_id_of_before_ends_at_the_latest_position_of_all_generators() {
+    for (ahead, end) in [(None, 21), (Some(22), 23)] {
+        let mut state = issued();
+        state.put_beside();
+        if let Some(ahead) = ahead {
+            let to = UnixMillis::new(ahead * TICK);
+            let beside = state.server.beside.as_ref().unwrap();
+            assert!(matches!(beside.call(1), Outcome::Issued { .. }));
+            assert_eq!(beside.reserve(Need::AdvanceTo(to)), Ok(None));
+            let outcome = beside.call(1);
+            assert!(matches!(outcome, Outcome::Issued { .. }), "{outcome:?}");
+        }
+        state.apply(Event::Step(-3));
+        state.apply(Event::One);
+        let queue = state.server.queue.get().unwrap();
+        let ended = queue.waits.iter().find(|(worker, _)| worker.get() == 0);
+        assert_eq!(ended.unwrap().1, UnixMillis::new(end * TICK));
+    }
+}
+
+/// A slot that was closed before its first reservation has a cursor, and obeys the mark still.
+#[test]
+fn a_start_obeys_the_mark_after_the_slot_was_closed() {
+    let mut state = first(false);
+    state.server.set_mark(Some(23 * TICK));
+    state.server.claim_mark();
+    assert!(state.server.enter().is_ok());
+    state.apply(Event::Close);
+    assert_ne!(state.server.cursor(), Position::ZERO);
+    let Outcome::Issued { start, .. } = state.server.call(1) else {
+        panic!();
+    };
+    let layout = state.server.generator.layout;
+    assert_eq!(layout.tick_of(start).get(), 23);
+}
+
+/// A renewal does not tell how far a generator was in a rotation of before.
+#[test]
+fn a_rotation_of_before_holds_no_bound_up() {
+    let mut state = issued();
+    let furthest = |state: &State| {
+        let slot = &state.server.slot;
+        (
+            slot.furthest_under(state.server.generation()),
+            slot.furthest(),
+        )
+    };
+    let reached = Some(UnixMillis::new(21 * TICK));
+    assert_eq!(furthest(&state), (reached, reached));
+    state.apply(Event::Step(-5));
+    assert!(state.server.takes_from_queue(None));
+    assert_eq!(furthest(&state), (None, reached));
+    assert!(matches!(state.server.call(1), Outcome::Issued { .. }));
+    let reached = Some(UnixMillis::new(16 * TICK));
+    assert_eq!(furthest(&state), (reached, reached));
+}
+
+fn plain(generator: &Generator) -> Generator {
+    Generator {
         policy: Policy {
             on_rollback: OnRollback::Continue,
-            ..state.server.generator.policy
+            ..generator.policy
         },
-        ..state.server.generator
-    };
-    let bound = state.server.tenure().not_after;
-    settle(&state.server, &other);
-    assert_eq!(Some(state.server.close()), bound);
+        ..*generator
+    }
 }
 
 #[test]
 fn a_new_label_hides_no_id_of_the_worker_id_of_the_server() {
     let turning = generator();
-    let plain = Generator {
-        policy: Policy {
-            on_rollback: OnRollback::Continue,
-            ..turning.policy
-        },
-        ..turning
-    };
-    let mut server = Server::new(plain, settings(40 * TICK, 3 * TICK, 0), 20 * TICK);
+    let mut server = Server::new(plain(&turning), settings(40 * TICK, 3 * TICK, 0), 20 * TICK);
     let [floor, bound] = [0, 40 * TICK].map(UnixMillis::new);
     let worker = WorkerId::new(0).unwrap();
     let ahead = Millis::new(10 * LEASE);
@@ -577,7 +706,6 @@ fn a_new_label_hides_no_id_of_the_worker_id_of_the_server() {
     assert_eq!(end, Some(UnixMillis::new(21 * TICK)));
     server.step(-5 * TICK * MS);
     settle(&server, &turning);
-    assert!(server.slot.rotates_worker());
     assert_eq!(Some(server.close()), end);
 }
 
@@ -608,13 +736,4 @@ fn no_rotation_starts_before_the_marks_of_worker_ids_from_elsewhere() {
     assert!(issued.unwrap() < mark);
     let (mark, issued) = first(true);
     assert!(issued.is_none_or(|at| at >= mark));
-}
-
-#[test]
-fn a_server_that_returns_its_worker_id_closes_no_slot_that_has_another() {
-    let state = issued();
-    let slot = &state.server.slot;
-    let cursor = slot.live().cursor().position();
-    assert_eq!(slot.close(), None);
-    assert_eq!(slot.live().cursor().position(), cursor);
 }

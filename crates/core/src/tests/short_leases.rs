@@ -10,7 +10,6 @@ use super::super::lease::{RegistryMillis, Reply};
 use super::super::plan::ReserveError;
 use super::super::policy::Policy;
 use super::super::protocol::host::IssueError;
-use super::super::slot::furthest;
 use super::lease::{EPOCH, Plan, SECOND, World};
 use super::model::{MS, Outcome, Server, settings};
 use super::tenures::generator;
@@ -50,7 +49,9 @@ fn longest_wait(lease: i64, reserve: i64, max_ahead: i64, reserved: bool) -> i64
         let node_input = NodeInput {
             boot: BootNanos::new(now * MS),
             clock: UnixMillis::new(now),
-            furthest: furthest([&server.slot])
+            furthest: server
+                .slot
+                .furthest()
                 .max(needed)
                 .unwrap_or(UnixMillis::new(0)),
             in_recovery: false,

@@ -10,7 +10,6 @@ use super::super::plan::ReserveError;
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::protocol::demand;
 use super::super::protocol::host::{Host, IssueError, Need};
-use super::super::slot::furthest;
 use super::super::tenure::{Generation, Tenure};
 use super::model::{MS, Naps, Outcome, Server, Stop, settings};
 
@@ -192,7 +191,7 @@ fn a_mark_that_somebody_sets_ahead_does_not_move_the_bound() {
         assert_eq!(limit_of(&server, ahead), Some(FOREIGN));
     }
     assert_eq!(server.tenure().not_after, Some(UnixMillis::new(1250)));
-    assert!(furthest([&server.slot]) < Some(UnixMillis::new(1200)));
+    assert!(server.slot.furthest() < Some(UnixMillis::new(1200)));
     assert!(server.slot.refused_at().is_some());
     // Nor does it by an advance.
     let near = UnixMillis::new(server.wall.get() / MS + 1);
@@ -231,7 +230,7 @@ fn a_mark_of_this_server_is_never_past_the_pool() {
         assert_eq!(next(&server), (1, 6000));
         server.step(-5000 * MS);
         assert_eq!(next(&server), (1, 6000));
-        let end = furthest([&server.slot]).unwrap();
+        let end = server.slot.furthest().unwrap();
         assert!(server.mark() > Some(end));
         let reached = if ends_cleanly { end.get() } else { 9000 };
         server.restart();
@@ -393,7 +392,7 @@ fn a_closed_slot_tells_where_its_ids_end() {
     let mut server = server();
     grant(&server, 1, 0, 1500);
     assert_eq!(next(&server), (1, 1000));
-    assert_eq!(furthest([&server.slot]), Some(UnixMillis::new(1010)));
+    assert_eq!(server.slot.furthest(), Some(UnixMillis::new(1010)));
     let old = server.generation();
     server.step(-200 * MS);
     assert_eq!(server.close(), UnixMillis::new(1010));
@@ -409,7 +408,7 @@ fn a_closed_slot_tells_where_its_ids_end() {
     server.evict();
     server.step(-890 * MS);
     assert!(!server.has_place());
-    assert!(furthest([&server.slot]) >= Some(UnixMillis::new(1120)));
+    assert!(server.slot.furthest() >= Some(UnixMillis::new(1120)));
 }
 
 #[test]

@@ -143,7 +143,6 @@ impl Server {
             boot: 0x1234_5678_9abc_def0_1234_5678_9abc_def0,
             device: 2049,
             inode: 1_000_000 + number,
-            generator: 0,
         };
         Self {
             host: EtcdRegistry::new(etcd.url()),
@@ -184,7 +183,7 @@ impl Server {
         let answer = self.ask(Ask::Acquire {
             fixed: None,
             last: None,
-            latest: None,
+            holding: None,
         })?;
         if let Answer::Granted(grant) = &answer {
             self.grant = Some(grant.clone());
@@ -338,7 +337,7 @@ fn one_reads_all_at_a_time() {
     let answer = Server::new(&etcd, 3).ask(Ask::Acquire {
         fixed: WorkerId::new(2000),
         last: None,
-        latest: None,
+        holding: None,
     });
     let _ = refused(answer.unwrap());
     assert!(!has_turn());
@@ -549,7 +548,7 @@ fn what_a_system_has_reached_outlives_its_row() {
     let answer = Server::new(&etcd, 2).ask(Ask::Acquire {
         fixed: WorkerId::new(0),
         last: None,
-        latest: None,
+        holding: None,
     });
     let Answer::Granted(taken) = answer.unwrap() else {
         panic!("not granted")

@@ -214,7 +214,6 @@ fn request(memory: Option<snowflake_core::lease::Memory>) -> Request {
         boot: 2,
         device: 3,
         inode: 4,
-        generator: 0,
     };
     Request {
         asker: Holder {
@@ -232,7 +231,7 @@ fn request(memory: Option<snowflake_core::lease::Memory>) -> Request {
         ask: Ask::Acquire {
             fixed: None,
             last: None,
-            latest: None,
+            holding: None,
         },
     }
 }

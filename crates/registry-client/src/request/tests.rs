@@ -11,7 +11,6 @@ fn request() -> Request {
         boot: 2,
         device: 3,
         inode: 4,
-        generator: 0,
     };
     Request {
         asker: Holder {
@@ -29,7 +28,7 @@ fn request() -> Request {
         ask: Ask::Acquire {
             fixed: None,
             last: None,
-            latest: None,
+            holding: None,
         },
     }
 }
