@@ -17,7 +17,7 @@ GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 
 -- Views. Those of the registry tell where servers are.
 GRANT SELECT ON
-    _snowflake.defaults, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
+    _snowflake.defaults, _snowflake.role_of_server, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
 TO PUBLIC;
 GRANT SELECT ON _snowflake.leased, snowflake_pools, snowflake_workers TO pg_monitor;
 -- It has the server connect to its registry.
@@ -71,7 +71,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.fix_settings, _snowflake.generators, _snowflake.has_default, _snowflake.hold, _snowflake.horizon_held, _snowflake.inheritance, _snowflake.instant,
     _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass), _snowflake.instant_or_null_as, _snowflake.issuer,
     _snowflake.key_column, _snowflake.keys, _snowflake.known_workers, _snowflake.label, _snowflake.lasting, _snowflake.loaded,
-    _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers, _snowflake.own_worker,
+    _snowflake.long_holders, _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers, _snowflake.own_registry, _snowflake.own_worker,
     _snowflake.partition_step, _snowflake.partitions, _snowflake.place_generator, _snowflake.pool, _snowflake.pool_calls, _snowflake.present,
     _snowflake.presets, _snowflake.ranges, _snowflake.read_as_owner, _snowflake.read_elsewhere, _snowflake.readiness, _snowflake.reads_as_owner,
     _snowflake.run_as_owner, _snowflake.since, _snowflake.small_pools,

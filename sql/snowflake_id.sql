@@ -374,7 +374,7 @@ COMMENT ON COLUMN pg_stat_snowflake.horizon_lag IS
 CREATE FUNCTION _snowflake.own_worker(
     OUT worker_id integer, OUT source text, OUT registry text, OUT pool text, OUT token text,
     OUT bound timestamptz, OUT leased_until timestamptz, OUT last_contact timestamptz,
-    OUT last_error text, OUT since timestamptz)
+    OUT clock_ahead_by interval, OUT last_error text, OUT since timestamptz)
     RETURNS record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_worker';
 CREATE VIEW snowflake_worker AS SELECT * FROM _snowflake.own_worker();
@@ -391,6 +391,8 @@ COMMENT ON COLUMN snowflake_worker.bound IS
     'this server issues no ID of this instant or later before the registry has renewed its lease; null without a lease';
 COMMENT ON COLUMN snowflake_worker.leased_until IS 'when the lease ends if it is not renewed, by the clock of the registry';
 COMMENT ON COLUMN snowflake_worker.last_contact IS 'when the registry last answered';
+COMMENT ON COLUMN snowflake_worker.clock_ahead_by IS
+    'how far the clock of this server was ahead of the registry''s then, which includes the way of the answer; negative: behind';
 COMMENT ON COLUMN snowflake_worker.last_error IS
     'why the registry does not give what this server asks for; null if it does; shown to roles that may read all statistics; '
     'docs/operations.md#registry says what to do';

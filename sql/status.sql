@@ -54,6 +54,38 @@ BEGIN ATOMIC
     WHERE p.leased + p.free < w.wanted AND EXISTS (SELECT FROM _snowflake.leased AS l WHERE l.worker_ids IS NOT NULL);
 END;
 
+-- Whether this server issues no IDs because nobody wants that: the registry of others is in this
+-- database, and neither setting is set. It has the rights of its owner.
+CREATE VIEW _snowflake.role_of_server AS
+SELECT w.worker_id IS NULL AND w.pool IS NULL AND coalesce(current_setting('snowflake_id.worker_id', true), '') = ''
+    AND EXISTS (SELECT FROM _snowflake.pools) AS is_registry,
+    (SELECT _snowflake.instant((r.state -> 'top')::bigint) FROM _snowflake.state AS r) AS latest
+FROM _snowflake.own_worker() AS w;
+COMMENT ON VIEW _snowflake.role_of_server IS
+    'internal: whether this server only is the registry of others, in this database, and the latest time that the registry knows';
+
+-- The registry in this database. VOLATILE, as small_pools(). The clock of the registry, if it was
+-- far ahead of now: what is stored then counts as later.
+CREATE FUNCTION _snowflake.own_registry(OUT state text, OUT detail text, OUT hint text) RETURNS record
+    LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT CASE WHEN p.stopped_since IS NOT NULL THEN 'critical' WHEN p.grace_until IS NOT NULL OR r.is_ahead THEN 'warning' ELSE 'ok' END,
+        'This server is a registry of worker IDs' || CASE
+            WHEN p.stopped_since IS NOT NULL THEN format(', and serves nobody since %s: the server on host "%s" has seen another one that has taken over from it.',
+                date_trunc('second', p.stopped_since), p.stopped_by)
+            WHEN p.grace_until IS NOT NULL THEN format(', and gives no worker ID until %s, since it may have lost leases (%s).',
+                date_trunc('second', p.grace_until), p.grace_because)
+            ELSE format(': servers have %s, and can get %s more.', p.leased, p.free) END
+            || CASE WHEN r.is_ahead THEN format(' Its clock was at %s once: a new pool begins there.', date_trunc('second', r.top)) ELSE '' END
+            || format(' Its era is %s.', p.era),
+        CASE WHEN p.stopped_since IS NOT NULL THEN 'Stop the copy of the registry that must not count, and call snowflake_declare_registry() at the other one.'
+            WHEN p.grace_until IS NOT NULL THEN 'Wait: servers that have a worker ID keep it.'
+            WHEN r.is_ahead THEN 'Set the clock of this server right. Make no pool before that instant.' END
+    FROM (SELECT sum(s.leased) AS leased, sum(s.free) AS free, max(s.era) AS era, max(s.grace_until) AS grace_until, max(s.grace_because) AS grace_because,
+            max(s.stopped_since) AS stopped_since, max(s.stopped_by) AS stopped_by FROM @extschema@.snowflake_pools AS s) AS p
+    CROSS JOIN (SELECT r.latest, r.latest > clock_timestamp() + interval '10 s' FROM _snowflake.role_of_server AS r) AS r (top, is_ahead);
+END;
+
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- It reads what the views show, and names none of them: the owner of the extension's schema may
@@ -79,6 +111,8 @@ DECLARE
     is_urgent boolean;
     is_unclaimed boolean;
     trouble text;
+    is_registry boolean;
+    may_read boolean := has_table_privilege('_snowflake.leased', 'SELECT');
 BEGIN
     SELECT l.* INTO library FROM _snowflake.loaded() AS l;
     IF NOT library.is_loaded THEN
@@ -89,6 +123,7 @@ BEGIN
         RETURN;
     END IF;
     SELECT w.* INTO worker FROM _snowflake.own_worker() AS w;
+    SELECT NOT is_standby AND r.is_registry INTO is_registry FROM _snowflake.role_of_server AS r;
     ahead := worker.bound - clock_timestamp();
     SELECT least(ahead, min(2 * (ahead - g.ahead_by))) INTO remaining
     FROM _snowflake.generators() AS g WHERE NOT is_standby;
@@ -142,7 +177,17 @@ BEGIN
                 WHEN worker.pool IS NOT NULL THEN 'Do what the row "registry" says.'
                 ELSE 'Set snowflake_id.worker_id to a number that no other server has, and restart the server. '
                     'Or set snowflake_id.registry, and reload; if it is set, the server log says why it was refused.' END
-        WHERE NOT is_standby
+        WHERE NOT is_standby AND NOT is_registry
+        UNION ALL
+        SELECT 15, r.state, 'registry', r.detail, r.hint FROM _snowflake.own_registry() AS r WHERE is_registry AND may_read
+        UNION ALL
+        SELECT 15, 'ok', 'registry', 'This server is a registry of worker IDs, whose state is shown to members of pg_monitor.', NULL
+        WHERE is_registry AND NOT may_read
+        UNION ALL
+        SELECT 16, 'warning', 'clocks', format('The clock of this server is %s %s that of the registry.',
+                _snowflake.lasting(greatest(worker.clock_ahead_by, -worker.clock_ahead_by)), CASE WHEN worker.clock_ahead_by > '0' THEN 'ahead of' ELSE 'behind' END),
+            'Set the wrong clock right.'
+        WHERE NOT is_standby AND (worker.clock_ahead_by > '10 s' OR worker.clock_ahead_by < '-10 s')
         UNION ALL
         SELECT 3, CASE WHEN is_urgent THEN 'critical' WHEN is_failing THEN 'warning' ELSE 'ok' END, 'lease',
             CASE WHEN has_time AND remaining < '1 s' THEN
@@ -183,7 +228,7 @@ BEGIN
         UNION ALL
         SELECT 6, 'critical', CASE count(*) WHEN 1 THEN 'generator ' || min(g.name)
             ELSE format('%s generators, such as %s', count(*), min(g.name)) END, g.problem, 'Do what the end of the detail says.'
-        FROM generators AS g WHERE g.problem IS NOT NULL GROUP BY g.problem
+        FROM generators AS g WHERE g.problem IS NOT NULL AND NOT is_registry GROUP BY g.problem
         UNION ALL
         SELECT 7, 'critical', 'generator ' || g.name,
             format('It issues no IDs because of the clock, or soon will not, %s.', _snowflake.since(g.refused_since)),
@@ -227,14 +272,14 @@ BEGIN
         SELECT 12, 'warning', 'pool', format('Pool "%s" of the registry in this database has %s worker IDs, %s of which servers have: '
                 'after crashes, a server may get one that leads its clock, or none.', p.pool, p.size, p.leased),
             format('Use a larger pool: of %s worker IDs or more for so many servers.', p.wanted)
-        FROM _snowflake.small_pools() AS p WHERE has_table_privilege('_snowflake.leased', 'SELECT')
+        FROM _snowflake.small_pools() AS p WHERE may_read
         UNION ALL
         SELECT 13, 'warning', 'etcd', library.grown, 'Compact and defragment etcd, and then disarm its alarm. '
             'Start its members with --auto-compaction-retention=1h.'
         WHERE library.grown IS NOT NULL AND NOT is_standby)
     SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
         THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', CASE WHEN library.keeper_runs THEN 'registry' ELSE 'keeper' END, 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
-            NULL, 'horizon', 'few-worker-ids', 'etcd-grown', 'setval'])[f.place] END END
+            NULL, 'horizon', 'few-worker-ids', 'etcd-grown', 'setval', 'own-registry', 'clocks'])[f.place] END END
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END

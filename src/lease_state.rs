@@ -193,6 +193,8 @@ pub struct Shown {
     pub leased_until: Option<RegistryMillis>,
     /// The latest reply, by the server's clock.
     pub last_contact: Option<UnixMillis>,
+    /// How far the server's clock was ahead of the registry's then.
+    pub clock_ahead: Option<Millis>,
     /// What is in the way.
     pub failure: Option<ShownFailure>,
     /// Why etcd takes no writes, or soon will not: a sentence, or nothing.

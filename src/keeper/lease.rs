@@ -359,8 +359,9 @@ impl Lease {
                 unclaimed = tenure.generation.worker();
             }
             shown.leased_until = until.or(shown.leased_until);
-            if reply.is_some() {
+            if let Some(reply) = reply {
                 shown.last_contact = Some(now);
+                shown.clock_ahead = Some(now.since(reply.now.as_nodes_clock()));
             }
             let began = shown.failure.as_ref().map(|before| before.began);
             shown.failure = obstacle.map(|obstacle| ShownFailure {

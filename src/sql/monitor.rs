@@ -285,6 +285,7 @@ c_function!(snowflake_worker, |call| {
             .filter(|_| is_granted)
             .map(|until| time::to_datum(until.as_nodes_clock())),
         shown.last_contact.map(time::to_datum),
+        shown.clock_ahead.map(time::interval),
         failure.map(|obstacle| DatabaseText(error::keeper::with_host(&obstacle))),
         shown.since.filter(|_| worker.is_some()).map(time::to_datum),
     ]))

@@ -148,7 +148,7 @@ my @still = (
 	[ 'snowflake_id_worker_id', q{SELECT coalesce(worker_id, -1), source, pool FROM snowflake_worker} ],
 	[ 'snowflake_id_worker_failing', q{SELECT (last_error IS NOT NULL)::int, source, pool FROM snowflake_worker} ],
 	(map { [ "snowflake_id_generator_$_->[0]", "SELECT $_->[1], generator FROM snowflake_generators" ] }
-		[ refused => '(refused_since IS NOT NULL)::int' ], [ problem => '(problem IS NOT NULL)::int' ],
+		[ refused => '(refused_since IS NOT NULL)::int' ], [ problem => '(problem IS NOT NULL AND NOT (SELECT is_registry FROM _snowflake.role_of_server))::int' ],
 		[ end_timestamp_seconds => 'extract(epoch FROM ends_at)' ], [ capacity_ids_per_second => 'ids_per_second' ]),
 	(map { [ "snowflake_id_stat_$_->[0]", "SELECT $_->[1], generator FROM pg_stat_snowflake" ] }
 		[ issued_total => 'issued' ], [ batches_total => 'batches' ], [ borrowed_total => 'borrowed' ], [ waits_total => 'waits' ],
@@ -161,6 +161,7 @@ my @moving = (
 	[ 'snowflake_id_server_clock_timestamp_seconds', 'SELECT extract(epoch FROM clock_timestamp())' ],
 	[ 'snowflake_id_worker_lease_left_seconds', 'SELECT extract(epoch FROM bound - clock_timestamp()), source, pool FROM snowflake_worker' ],
 	[ 'snowflake_id_worker_last_contact_age_seconds', 'SELECT extract(epoch FROM clock_timestamp() - last_contact), source, pool FROM snowflake_worker' ],
+	[ 'snowflake_id_worker_clock_ahead_seconds', 'SELECT extract(epoch FROM clock_ahead_by), source, pool FROM snowflake_worker' ],
 	[ 'snowflake_id_generator_ahead_seconds', 'SELECT extract(epoch FROM ahead_by), generator FROM snowflake_generators' ],
 	[ 'snowflake_id_horizon_lag_seconds', 'SELECT horizon_lag / 1000, generator FROM pg_stat_snowflake' ]);
 my %known = map { $_->[0] => 1 } @still, @moving;

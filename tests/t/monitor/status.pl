@@ -152,6 +152,11 @@ $leasing->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE ROLE nobo
 wait_until('until when', sub { my ($all, %now) = status($leasing);
 	return $now{lease} =~ /^ok\|If the registry does not answer, IDs are issued until .*, which is in \d seconds?\.\|$/ });
 like($row{registry}, qr/^ok\|The registry answered \d seconds? ago\.\|$/, 'and the registry');
+set_clock($registry, 30);
+wait_until('the clocks differ', sub { my ($all, %now) = status($leasing); return $now{clocks} });
+says($leasing, 'the clocks differ', 'warning ok ok ok ok ok ok', 'clocks', qr/^warning\|The clock of this server is (?:29|30|31) seconds behind that of the registry\.\|Set the wrong clock right\.$/, 'nobody');
+set_clock($registry, 0);
+wait_until('the clocks agree', sub { my ($all, %now) = status($leasing); return !$now{clocks} });
 $leasing->backup('copy');
 my $spare = PostgreSQL::Test::Cluster->new('spare');
 $spare->init_from_backup($leasing, 'copy', has_streaming => 1);
@@ -208,7 +213,8 @@ $fresh->stop('immediate');
 # Another keeper asks at once.
 $long->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'});
 wait_until('the registry is missed', sub { my ($all, %now) = status($long); return $now{registry} =~ /unreachable/; });
-%row = says($long, 'the registry is stopped, and there is time', 'warning warning ok ok ok ok', 'lease',
+# The registry's clock was set on, so the two differ as well.
+%row = says($long, 'the registry is stopped, and there is time', 'warning warning warning ok ok ok ok', 'lease',
 	qr/^warning\|The registry has been unreachable for \d+ seconds? \(since .*\)\. IDs continue until .*, which is in \d minutes\.\|Do what the row "registry" says\.$/);
 like($row{registry}, qr/^warning\|The registry has been unreachable for \d+ seconds? \(since .*\): Could not connect: /, 'why');
 like(slurp_file($long->logfile), qr/WARNING:  snowflake_id: could not renew worker ID 8\n.*DETAIL:  The registry is .* IDs continue until .*, which is in \d+ min/, 'the log says at once how long');
@@ -227,6 +233,21 @@ my ($all, %now) = status($leading);
 like($now{lease}, qr/^critical\|No IDs are issued: the lease covers IDs of times before/, 'the row says so at once');
 is($leading->safe_psql('postgres', 'SELECT bound > clock_timestamp() FROM snowflake_worker'), 't', 'while the lease has not ended by the clock');
 $leading->stop;
+
+# A server that only is the registry of others.
+my $alone = new_node('alone', '');
+start_with_clock($alone, 0);
+$alone->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; CREATE ROLE nobody LOGIN; CREATE ROLE monitor LOGIN IN ROLE pg_monitor});
+says($alone, 'before it has a pool', 'critical critical ok ok', 'worker ID', qr/^critical\|This server issues no IDs: it has no worker ID\./);
+$alone->safe_psql('postgres', q{SELECT snowflake_create_pool('default', '[0,8)')});
+says($alone, 'a registry', 'ok ok ok', 'registry', qr/^ok\|This server is a registry of worker IDs: servers have 0, and can get 8 more\. Its era is 1\.\|$/, 'monitor');
+says($alone, 'a registry, for a role without rights', 'ok ok ok', 'registry', qr/^ok\|This server is a registry of worker IDs, whose state is shown to members of pg_monitor\.\|$/, 'nobody');
+set_clock($alone, 86_400);
+$alone->safe_psql('postgres', 'SELECT snowflake_declare_registry()');
+says($alone, 'a registry that waits', 'warning ok ok', 'registry', qr/^warning\|This server is a registry of worker IDs, and gives no worker ID until .*, since it may have lost leases \(declared\)\. Its era is 2\.\|Wait/);
+set_clock($alone, 0);
+says($alone, 'a registry whose clock was wrong', 'warning ok ok', 'registry', qr/^warning\|.* Its clock was at .* once: a new pool begins there\./, 'monitor');
+$alone->stop;
 
 # Settings that give no number.
 for my $registry_setting ("'$conninfo'", "''")

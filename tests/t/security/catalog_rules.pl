@@ -107,6 +107,7 @@ millis(timestamptz)
 name(regclass)
 next_id_range(regclass, bigint)
 on_workers(text)
+own_registry()
 own_worker()
 partition_step(regclass, interval, integer, interval, regclass)
 partitions(regclass)
@@ -266,6 +267,7 @@ my %relation_grants = (
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
 	'_snowflake.reached' => '',
+	'_snowflake.role_of_server' => 'PUBLIC:SELECT',
 	'_snowflake.state' => '',
 	'_snowflake.used' => '',
 	pg_stat_snowflake => 'PUBLIC:SELECT',
