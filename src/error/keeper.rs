@@ -359,6 +359,16 @@ impl LeaseTexts {
             .hint(remedy(&failure.why))
     }
 
+    /// The bound was reached while the registry gave nothing.
+    pub fn ended(&self, right: &HeldLease, failure: &LeaseFailure) -> Error {
+        let (worker, end) = (right.worker.get(), display(right.not_after));
+        warned(format!(
+            "no IDs are issued any more under worker ID {worker}: its lease ended at {end}"
+        ))
+        .detail(joined(&reason(&failure.why), &self.from))
+        .hint(remedy(&failure.why))
+    }
+
     /// The lease was ended.
     pub fn returned(&self, worker: WorkerId, end: UnixMillis) -> Error {
         let (worker, pool) = (worker.get(), &self.pool);

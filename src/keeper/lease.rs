@@ -97,6 +97,8 @@ pub struct Lease {
     /// The latest instant that a caller needs, until the bound is past it, or no session
     /// tells it again.
     needed: Option<Needed>,
+    /// The log has told that the bound was reached.
+    has_ended: bool,
 }
 
 /// A worker ID on its way back.
@@ -153,6 +155,7 @@ impl Lease {
             texts: Rc::new(texts),
             node,
             needed: None,
+            has_ended: false,
         };
         let kept = lease.kept();
         let LeaseTexts { registry, pool, .. } = &*lease.texts;
@@ -270,10 +273,21 @@ impl Lease {
             _ => None,
         };
         self.apply(shared, &change, (outcome.as_ref().ok(), searches));
+        self.tell_of_end(now.clock);
         match release {
             None if outcome.is_ok() && self.node.has_surplus(&now) => self.return_lead(shared),
             release => release,
         }
+    }
+
+    /// The log tells once that the bound was reached.
+    fn tell_of_end(&mut self, now: UnixMillis) {
+        let ended = self.node.failure().zip(self.node.right());
+        let ended = ended.filter(|(_, right)| right.not_after <= now);
+        if let Some((failure, right)) = ended.filter(|_| !self.has_ended) {
+            self.texts.ended(&right, failure).warning();
+        }
+        self.has_ended = ended.is_some();
     }
 
     /// Returns what the node had before the grant that has taken its place.

@@ -21,6 +21,9 @@ use snowflake_registry_client::request::{RegistryClient, RequestOutcome};
 /// A look-up of a name may take longer than the time-out; this much later the request is
 /// given up, and its thread is left alone.
 const LOOKUP_GRACE: Duration = Duration::from_secs(1);
+/// A keeper that looks so much later than it wanted to was stopped meanwhile, as all processes of a
+/// machine that is suspended.
+const PAUSED: Duration = Duration::from_secs(2);
 
 /// How long the keeper tries to return the worker ID.
 pub const RELEASE_WAIT: Duration = Duration::from_secs(2);
@@ -128,7 +131,11 @@ impl Line {
             let asked = self.asked.as_ref().filter(|asked| is_late(asked))?;
             self.client = None;
             let late = asked.wait.not_answered("registry", pool);
-            format!("{late} The look-up of its host name may hang.")
+            let why = match Instant::now() >= asked.until + PAUSED {
+                true => "This server was paused meanwhile.",
+                false => "The look-up of its host name may hang.",
+            };
+            format!("{late} {why}")
         };
         self.asked.take().map(|asked| (asked, Outcome::failed(why)))
     }

@@ -186,6 +186,7 @@ wait_until('IDs stop at the bound', sub {
 	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/has not renewed the lease of this server.*The registry has been unreachable since/s, 'why') });
 like(worker($b, 'last_error'), qr/^Could not connect: .*\.$/, 'the view says why');
 is(in_log($b, qr/WARNING:  snowflake_id: could not renew worker ID 2\n/), 1, 'the log says so once');
+wait_until('the log tells of the end', sub { in_log($b, qr/WARNING:  snowflake_id: no IDs are issued any more under worker ID 2: its lease ended at [^\n]*\n[^\n]*DETAIL:  Could not connect: /) });
 # A role that does not see the view does not see the registry's address either.
 $b->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 my $nobody = session($b, 'nobody');
