@@ -63,7 +63,6 @@ pub mod places;
 mod policy_walks;
 #[cfg(not(loom))]
 mod presets;
-#[cfg(not(loom))]
 #[cfg(loom)]
 mod rotation_interleavings;
 #[cfg(not(loom))]
