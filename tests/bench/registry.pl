@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Snowflake;
 use Time::HiRes qw(time);
 
-my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 1000 4096 10000');
+my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 384 1000');
 my @kinds = split ' ', $ENV{KINDS} || 'postgres etcd';
 my $seconds = $ENV{QUICK} ? 5 : 20;
 my $connections_max = $ENV{CONNECTIONS} || 256;

@@ -265,7 +265,6 @@ my %relation_grants = (
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
-	'_snowflake.reached' => '',
 	'_snowflake.state' => '',
 	'_snowflake.used' => '',
 	pg_stat_snowflake => 'PUBLIC:SELECT',
