@@ -43,7 +43,8 @@ pub struct Position {
 }
 
 impl Position {
-    const fn is_behind(self, other: Self) -> bool {
+    #[must_use]
+    pub const fn is_behind(self, other: Self) -> bool {
         self.term < other.term || self.index < other.index
     }
 }

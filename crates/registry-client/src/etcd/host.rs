@@ -11,7 +11,8 @@
 //!
 //! Each transaction fails if the state, the pool or a row that it writes has changed since it was
 //! read; a row that did not exist must not exist. What fails begins anew, after a pause that is
-//! drawn by lot, and may be twice as long each time.
+//! drawn by lot, and may be twice as long each time. If it had read all rows, it reads only those that
+//! were written since: of many that ask at once, most fail many times.
 //!
 //! - **A grant** and all else but a renewal reads all rows, and writes the state. So of those that
 //!   were under way at the same time, one is stored, and the others begin anew.
@@ -117,6 +118,8 @@ struct EtcdEntry {
 struct EtcdReading {
     etcd_input: EtcdInput,
     entries: BTreeMap<String, EtcdEntry>,
+    /// How many keys there are in what was read.
+    count: u64,
 }
 
 impl EtcdReading {
@@ -189,6 +192,8 @@ pub struct EtcdRegistry {
     gateway: Gateway,
     /// The namespace of the pool that was asked last.
     namespace: Option<(String, String)>,
+    /// What a request has read in vain that is not answered yet.
+    known: Option<EtcdReading>,
     /// How often this server has found others at work since its last answer: the pauses of a server
     /// that asks again stay as long as they were.
     tries: u32,
@@ -201,6 +206,7 @@ impl EtcdRegistry {
         Self {
             gateway: Gateway::new(url),
             namespace: None,
+            known: None,
             tries: 0,
             grown: String::new(),
         }
@@ -415,7 +421,7 @@ impl EtcdRegistry {
             let why = loop {
                 let done = attempt(self, part);
                 if matches!(done, Ok(_) | Err(AttemptError::Ended(_))) {
-                    self.tries = 0;
+                    (self.tries, self.known) = (0, None);
                 }
                 match done {
                     Ok(done) => return Ok(done),
@@ -488,13 +494,18 @@ impl EtcdRegistry {
             reply,
             change: is_changed.then_some((change, changes.state.then_some(stored))),
             reading: read.reading,
+            is_all: only.is_none(),
         })
     }
 
     /// Stores what an answer changes.
     pub(super) fn commit(&mut self, draft: Draft, until: Instant) -> Result<Reply, AttemptError> {
         if let Some((change, stored)) = draft.change {
-            self.store(&draft.reading, change, stored.as_ref(), until)?;
+            let done = self.store(&draft.reading, change, stored.as_ref(), until);
+            if let Err(why) = done {
+                self.known = draft.is_all.then_some(draft.reading);
+                return Err(why);
+            }
         }
         Ok(draft.reply)
     }
@@ -531,7 +542,7 @@ impl EtcdRegistry {
                 let row = self.row_key(&namespace, worker);
                 self.read(&[&state, &pool_key, &row], &[], until)?
             }
-            None => self.read(&[&state, &pool_key], &[&all], until)?,
+            None => self.read_all_rows([&state, &pool_key], &all, until)?,
         };
         let pool: StoredPool = reading.value(&pool_key)?.ok_or(EtcdError::NoPool)?;
         if pool.namespace != namespace {
@@ -565,6 +576,39 @@ impl EtcdRegistry {
             pool,
             rows,
         })
+    }
+
+    /// Reads keys, and all rows. No row goes, so what was read before needs only what was written
+    /// since; unless that was another cluster, or one of which a snapshot was restored.
+    fn read_all_rows(
+        &mut self,
+        keys: [&str; 2],
+        prefix: &str,
+        until: Instant,
+    ) -> Result<EtcdReading, AttemptError> {
+        let known = self.known.take();
+        let since = known.as_ref().map_or(0, |known| known.revision() + 1);
+        let [state, pool] = keys.map(|key| json!({ "key": encoded(key) }));
+        let rows = json!({
+            "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
+            "min_mod_revision": since.to_string(),
+        });
+        let mut reading = self.read_ranges(vec![state, pool, rows], until)?;
+        if let Some(known) = known {
+            let (was, input) = (&known.etcd_input, &reading.etcd_input);
+            let is_another = was.cluster != input.cluster
+                || input.revision < was.revision
+                || input.position.is_behind(was.position);
+            for (key, entry) in known.entries {
+                if key.starts_with(prefix) {
+                    reading.entries.entry(key).or_insert(entry);
+                }
+            }
+            if is_another || reading.entries.len() as u64 != reading.count {
+                return Err(AttemptError::Again);
+            }
+        }
+        Ok(reading)
     }
 
     /// Reads keys, and all below prefixes; then asks where raft is.
@@ -619,10 +663,11 @@ impl EtcdRegistry {
             return Err(AttemptError::Away("the answer is not etcd's".to_string()));
         }
         let responses = answer.body.get("responses").and_then(Value::as_array);
-        let entries = responses
-            .into_iter()
-            .flatten()
-            .filter_map(|response| response.get("response_range")?.get("kvs")?.as_array())
+        let responses = responses.into_iter().flatten();
+        let ranges = responses.filter_map(|response| response.get("response_range"));
+        let count = ranges.clone().map(|range| field(range, "count")).sum();
+        let entries = ranges
+            .filter_map(|range| range.get("kvs")?.as_array())
             .flatten()
             .map(|entry| {
                 let text = |name: &str| decoded(entry.get(name));
@@ -648,6 +693,7 @@ impl EtcdRegistry {
                 random: u128::from_ne_bytes(random().map_err(AttemptError::Away)?),
             },
             entries,
+            count,
         })
     }
 
@@ -694,6 +740,7 @@ impl EtcdRead {
 pub(super) struct Draft {
     reply: Reply,
     reading: EtcdReading,
+    is_all: bool,
     /// The transaction, with the state if that changes; `None` if nothing does.
     change: Option<(EtcdChange, Option<Stored>)>,
 }

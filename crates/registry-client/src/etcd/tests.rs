@@ -334,6 +334,41 @@ fn what_others_have_stored_meanwhile_stays() {
     assert!(!is_stored(&mut server, renewal, declares));
 }
 
+/// What fails reads only what was written since, unless that is not all.
+#[test]
+fn rows_that_were_read_in_vain_serve_the_next_try() {
+    let Some(etcd) = Etcd::start("vain") else {
+        return;
+    };
+    make_registry(&etcd);
+    let mut holders = [1, 2].map(|number| granted(&etcd, number));
+    let mut server = Server::new(&etcd, 3);
+    let mut host = EtcdRegistry::new(etcd.url());
+    let request = server.request(ANY);
+    let fails = |host: &mut EtcdRegistry, number| {
+        let draft = host.draft("default", &request, soon()).unwrap();
+        granted(&etcd, number);
+        assert!(matches!(
+            host.commit(draft, soon()),
+            Err(AttemptError::Again)
+        ));
+    };
+    fails(&mut host, 4);
+    assert!(holders.iter_mut().all(Server::renew));
+    fails(&mut host, 5);
+    // A key is gone, so what was read before is not there any more.
+    let row = encoded("/snowflake_id/workers/default/0000000000");
+    etcd.call("/v3/kv/deleterange", &json!({ "key": row }));
+    let lacks = host.draft("default", &request, soon());
+    assert!(matches!(lacks, Err(AttemptError::Again)));
+    let draft = host.draft("default", &request, soon()).unwrap();
+    let Answer::Granted(grant) = host.commit(draft, soon()).unwrap().answer else {
+        panic!("not granted")
+    };
+    assert_eq!((grant.worker.get(), grant.counter), (0, 1));
+    assert_eq!(keys(&etcd).len(), 2 + 4);
+}
+
 /// Renewals of different servers do not exclude each other, and grants go between them.
 #[test]
 fn many_renew_at_once() {
