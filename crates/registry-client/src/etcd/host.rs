@@ -43,9 +43,9 @@ use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{RegistryMillis, Reply, Request, Row};
 
 /// Two that change the registry at the same time wait for a part of this, in milliseconds, before
-/// they begin anew, and each time for a part of twice as much, up to 4 s.
-const PAUSE_MAX: u64 = 16;
-const DOUBLED_MAX: u32 = 8;
+/// they begin anew, and each time for a part of twice as much, up to 8 s.
+const PAUSE_MAX: u64 = 256;
+const DOUBLED_MAX: u32 = 5;
 
 /// How large the database of etcd may be, if it is not told otherwise. From half of it on, there is
 /// a warning. Etcd before version 3.6 does not tell its quota.
@@ -416,9 +416,9 @@ impl EtcdRegistry {
         // twice.
         let tries = u32::try_from(self.gateway.url.hosts.len()).map_or(2, |count| count.max(2));
         for left in (1..=tries).rev() {
-            let now = Instant::now();
-            let part = now + until.saturating_duration_since(now) / left;
             let why = loop {
+                let now = Instant::now();
+                let part = now + until.saturating_duration_since(now) / left;
                 let done = attempt(self, part);
                 if matches!(done, Ok(_) | Err(AttemptError::Ended(_))) {
                     (self.tries, self.known) = (0, None);
@@ -433,11 +433,14 @@ impl EtcdRegistry {
                     }
                     Err(AttemptError::Again) => {
                         let pause = pause(self.tries);
-                        let left = part.saturating_duration_since(Instant::now());
+                        let left = until.saturating_duration_since(Instant::now());
                         thread::sleep(pause.min(left));
                         self.tries = self.tries.saturating_add(1);
                         if pause >= left {
-                            break "others changed the registry again and again".to_string();
+                            let why = "others changed the registry again and again";
+                            let why = self.gateway.tell(why);
+                            self.gateway.next_host();
+                            return Err(EtcdError::Unreachable(why));
                         }
                     }
                 }
