@@ -138,7 +138,7 @@ warn_if_not_ready(regclass)
 worker_of(bigint)
 worker_of(bigint, regclass)
 worker_of_as(bigint, text)
-workers(jsonb, text[], jsonb[], boolean[], bigint)
+workers(jsonb, text[], jsonb[], bigint)
 END
 # Of extension snowflake_id_convert.
 my @convert = split /\n/, <<'END';
