@@ -31,9 +31,9 @@ BEGIN ATOMIC
         CROSS JOIN LATERAL jsonb_array_elements(b.stored -> 'pools') AS s (pool)
         CROSS JOIN LATERAL _snowflake.pool(s.pool, b.stored -> 'state', b.now, (
             SELECT jsonb_object_agg(w.worker_id, w.state)
-            FROM (SELECT array_agg(r.stored ->> 'namespace'), array_agg(r.stored -> 'row'), array_agg((r.stored -> 'live')::boolean)
-                FROM jsonb_array_elements(b.stored -> 'workers') AS r (stored)) AS r (namespaces, leases, live)
-            CROSS JOIN LATERAL _snowflake.workers(s.pool, r.namespaces, r.leases, r.live, b.now) AS w)) AS p
+            FROM (SELECT array_agg(r.stored ->> 'namespace'), array_agg(r.stored -> 'row')
+                FROM jsonb_array_elements(b.stored -> 'workers') AS r (stored)) AS r (namespaces, leases)
+            CROSS JOIN LATERAL _snowflake.workers(s.pool, r.namespaces, r.leases, b.now) AS w)) AS p
         WHERE s.pool ->> 'name' = b.pool),
     found (place, state, item, detail, hint) AS (
         SELECT 1, 'warning', 'registry', 'Setting snowflake_id.registry is empty: this server leases no worker ID.',

@@ -18,7 +18,7 @@
 -- is. View _snowflake.used has what it has stored in one form, of whatever kind it is.
 --
 -- A pool, a lease and the state are each stored as the JSON of the core's type, as in
--- etcd. Beside it, in columns that PostgreSQL makes of it, there is only what a search needs.
+-- etcd. Beside it, in columns that PostgreSQL makes of it, there is only what a key needs.
 -- Instants are Unix milliseconds, since a clock can be wrong by any amount: those that
 -- timestamptz cannot hold are shown as infinite.
 
@@ -75,50 +75,23 @@ CREATE TABLE _snowflake.pools (
     namespace text NOT NULL GENERATED ALWAYS AS (pool ->> 'namespace') STORED,
     worker_ids int8range NOT NULL GENERATED ALWAYS AS
         (int8range((pool #> '{ids,start}')::bigint, (pool #> '{ids,end}')::bigint)) STORED,
-    except_ids int8multirange NOT NULL GENERATED ALWAYS AS (_snowflake.ranges(pool -> 'except')) STORED,
-    used_below bigint NOT NULL DEFAULT 0
+    except_ids int8multirange NOT NULL GENERATED ALWAYS AS (_snowflake.ranges(pool -> 'except')) STORED
 );
 COMMENT ON TABLE _snowflake.pools IS
     'internal: the pools of the registry of worker IDs, as snowflake_create_pool() was told; see view snowflake_pools';
 COMMENT ON COLUMN _snowflake.pools.pool IS
-    'the pool; durations in milliseconds, instants in Unix milliseconds; the other columns but for used_below are parts of it that searches need';
-COMMENT ON COLUMN _snowflake.pools.used_below IS
-    'each worker ID of the pool below this one that is not excepted was granted before: searches for an unused one begin here';
-
+    'the pool; durations in milliseconds, instants in Unix milliseconds; the other columns are parts of it';
 CREATE TABLE _snowflake.leases (
     namespace text NOT NULL,
     worker_id integer NOT NULL GENERATED ALWAYS AS ((lease -> 'worker')::integer) STORED,
-    released boolean NOT NULL GENERATED ALWAYS AS ((lease -> 'released')::boolean) STORED,
-    heard bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'heard')::bigint) STORED,
-    leased_until bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'leased_until')::bigint) STORED,
-    bound bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'bound')::bigint) STORED,
-    system_identifier numeric(20) NOT NULL GENERATED ALWAYS AS ((lease #> '{holder,identity,system}')::numeric) STORED,
     lease jsonb NOT NULL,
     PRIMARY KEY (namespace, worker_id)
 );
-CREATE INDEX leases_heard ON _snowflake.leases (heard);
-CREATE INDEX leases_until ON _snowflake.leases (namespace, leased_until);
-CREATE INDEX leases_released ON _snowflake.leases (namespace, leased_until) WHERE released;
-CREATE INDEX leases_holder ON _snowflake.leases (system_identifier, bound);
-COMMENT ON INDEX _snowflake.leases_heard IS 'internal: finds who was heard last, and who is heard now';
-COMMENT ON INDEX _snowflake.leases_until IS 'internal: finds the leases that end first or last';
-COMMENT ON INDEX _snowflake.leases_released IS 'internal: finds the leases that were returned first';
-COMMENT ON INDEX _snowflake.leases_holder IS
-    'internal: finds the worker ID that a server had before, and the greatest bound of a system';
 COMMENT ON TABLE _snowflake.leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
 COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
 COMMENT ON COLUMN _snowflake.leases.lease IS
-    'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns before it are parts of it that searches need';
-
-CREATE TABLE _snowflake.reached (
-    system_identifier numeric(20) PRIMARY KEY,
-    reached bigint NOT NULL
-);
-COMMENT ON TABLE _snowflake.reached IS
-    'internal: how far servers have come with worker IDs that others have got since, as long as that lies ahead: they may continue there';
-COMMENT ON COLUMN _snowflake.reached.system_identifier IS 'system identifier of their database cluster';
-COMMENT ON COLUMN _snowflake.reached.reached IS 'the greatest bound that such a server has had, in Unix milliseconds';
+    'type Row of crates/core/src/lease/mod.rs, which describes each field; the worker ID is part of it';
 
 SET LOCAL search_path = @extschema@, pg_temp;
 
@@ -181,8 +154,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE VIEW _snowflake.here AS
 SELECT n.now, r.state, (SELECT array_agg(p.pool) FROM _snowflake.pools AS p) AS pools,
     (SELECT array_agg(l.namespace ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS namespaces,
-    (SELECT array_agg(l.lease ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS leases,
-    NULL::boolean[] AS live
+    (SELECT array_agg(l.lease ORDER BY l.namespace, l.worker_id) FROM _snowflake.leases AS l) AS leases
 FROM _snowflake.state AS r
 CROSS JOIN (SELECT _snowflake.millis(clock_timestamp())) AS n (now)
 -- There is one row. Said so, the planner expects no more, and compiles nothing.
@@ -193,7 +165,6 @@ COMMENT ON COLUMN _snowflake.here.state IS 'as in _snowflake.state, without the 
 COMMENT ON COLUMN _snowflake.here.pools IS 'the pools';
 COMMENT ON COLUMN _snowflake.here.namespaces IS 'the namespace of each lease';
 COMMENT ON COLUMN _snowflake.here.leases IS 'the leases, as in _snowflake.leases';
-COMMENT ON COLUMN _snowflake.here.live IS 'whether etcd keeps the worker ID of each lease for its holder; NULL: the lease says it';
 
 CREATE FUNCTION _snowflake.read_registry() RETURNS jsonb
     LANGUAGE c STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -212,8 +183,7 @@ SELECT h.* FROM _snowflake.here AS h
 UNION ALL
 SELECT (e.stored -> 'now')::bigint, e.stored -> 'state', ARRAY(SELECT jsonb_array_elements(e.stored -> 'pools')),
     ARRAY(SELECT w.worker ->> 'namespace' FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
-    ARRAY(SELECT w.worker -> 'row' FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker)),
-    ARRAY(SELECT (w.worker -> 'live')::boolean FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker))
+    ARRAY(SELECT w.worker -> 'row' FROM jsonb_array_elements(e.stored -> 'workers') AS w (worker))
 FROM (SELECT _snowflake.read_elsewhere() WHERE NOT EXISTS (SELECT FROM _snowflake.pools)) AS e (stored)
 WHERE e.stored IS NOT NULL;
 COMMENT ON VIEW _snowflake.used IS 'internal: what the registry that this server uses has stored; src/registry/place.rs says which one';
@@ -221,13 +191,13 @@ COMMENT ON COLUMN _snowflake.used.now IS 'this column and the others: as in _sno
 
 -- PostgreSQL writes the body of the function into the views: so it is not STRICT, and gets the time
 -- as a column.
-CREATE FUNCTION _snowflake.workers(of_pool jsonb, namespaces text[], leases jsonb[], live boolean[], now bigint)
+CREATE FUNCTION _snowflake.workers(of_pool jsonb, namespaces text[], leases jsonb[], now bigint)
     RETURNS TABLE (pool text, worker_id integer, state text, host text, address text, port integer, data_directory text,
         system_identifier numeric, since timestamptz, leased_until timestamptz, bound timestamptz, token text)
     LANGUAGE sql STABLE PARALLEL SAFE ROWS 100
 BEGIN ATOMIC
     SELECT of_pool ->> 'name', i.worker_id,
-        CASE WHEN r.is_released OR NOT coalesce(e.is_live, (e.lease -> 'leased_until')::bigint > now - (of_pool -> 'hold')::bigint) THEN
+        CASE WHEN r.is_released OR (e.lease -> 'leased_until')::bigint <= now - (of_pool -> 'hold')::bigint THEN
                  CASE WHEN r.is_released THEN 'released' ELSE 'free' END
              WHEN e.lease ->> 'revoked' IS NOT NULL THEN 'revoked'
              WHEN now >= (e.lease -> 'leased_until')::bigint THEN 'expired'
@@ -236,20 +206,20 @@ BEGIN ATOMIC
         e.lease #>> '{holder,data_directory}', (e.lease #> '{holder,identity,system}')::numeric,
         _snowflake.instant((e.lease -> 'since')::bigint), _snowflake.instant((e.lease -> 'leased_until')::bigint),
         _snowflake.instant((e.lease -> 'bound')::bigint), (e.lease ->> 'counter') || '-' || left(e.lease ->> 'nonce', 8)
-    FROM unnest(namespaces, leases, live) AS e (namespace, lease, is_live)
+    FROM unnest(namespaces, leases) AS e (namespace, lease)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'worker')::integer) AS i (worker_id)
     CROSS JOIN LATERAL (SELECT (e.lease -> 'released')::boolean) AS r (is_released)
     WHERE e.namespace = of_pool ->> 'namespace'
         AND i.worker_id >= (of_pool #> '{ids,start}')::bigint AND i.worker_id < (of_pool #> '{ids,end}')::bigint;
 END;
-COMMENT ON FUNCTION _snowflake.workers(jsonb, text[], jsonb[], boolean[], bigint) IS
+COMMENT ON FUNCTION _snowflake.workers(jsonb, text[], jsonb[], bigint) IS
     'internal: the rows of view snowflake_workers for a pool, from what a registry has stored';
 
 CREATE VIEW @extschema@.snowflake_workers AS
 SELECT w.*
 FROM _snowflake.used AS u
 CROSS JOIN LATERAL unnest(u.pools) AS p (pool)
-CROSS JOIN LATERAL _snowflake.workers(p.pool, u.namespaces, u.leases, u.live, u.now) AS w;
+CROSS JOIN LATERAL _snowflake.workers(p.pool, u.namespaces, u.leases, u.now) AS w;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_workers IS
     'the worker IDs that the registry of this server has leased, with their latest holders; '
@@ -316,7 +286,7 @@ FROM _snowflake.used AS u
 CROSS JOIN LATERAL unnest(u.pools) AS s (pool)
 CROSS JOIN LATERAL _snowflake.pool(s.pool, u.state, u.now,
     (SELECT jsonb_object_agg(w.worker_id, w.state)
-        FROM _snowflake.workers(s.pool, u.namespaces, u.leases, u.live, u.now) AS w)) AS p;
+        FROM _snowflake.workers(s.pool, u.namespaces, u.leases, u.now) AS w)) AS p;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_pools IS
     'the pools of the registry that this server uses, and the state of the registry';

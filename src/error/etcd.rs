@@ -3,11 +3,8 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_supported};
+use super::{never_leased, no_pool, not_in_pool, pool_in_use, registry_not_read, update};
 use snowflake_registry_client::{etcd::host::EtcdError, wire};
-use {
-    super::super::time::display,
-    super::{never_leased, no_pool, not_in_pool, registry_not_read, update},
-};
 
 const URL_FORM: &str =
     "A registry in etcd is 'etcd://HOST:PORT,HOST:PORT/PREFIX?OPTION=VALUE&...'.";
@@ -65,23 +62,7 @@ pub fn problem(problem: EtcdError, pool: &str, worker: i32) -> Error {
             "Give other worker IDs. Servers whose IDs never meet can have a namespace of \
                  their own.",
         ),
-        EtcdError::InUse { worker, by, until } => ERRCODE_OBJECT_IN_USE
-            .error(format!(
-                "cannot drop pool \"{pool}\": a server may have worker ID {}",
-                worker.get()
-            ))
-            .detail(format!(
-                "It was leased to the server at {} ({}), port {}, data directory \"{}\", until {}.",
-                by.host,
-                by.address,
-                by.port,
-                by.data_directory,
-                display(until.as_nodes_clock())
-            ))
-            .hint(
-                "Stop the servers that lease from the pool. One that is gone already stands in \
-                 the way until its lease and the hold have passed.",
-            ),
+        EtcdError::InUse(row) => pool_in_use(pool, &row),
         EtcdError::NotInPool => not_in_pool(pool, worker),
         EtcdError::NeverLeased => never_leased(pool, worker),
         EtcdError::Unreadable(why) => registry_not_read(&why),

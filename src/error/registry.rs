@@ -5,10 +5,11 @@ use std::ffi::CStr;
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_identifier;
 
+use super::super::time::display;
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
 use snowflake_core::excerpt::{cut, excerpt};
 use snowflake_core::lease::etcd::DEFAULT_POOL;
-use snowflake_core::lease::{Holder, HolderError};
+use snowflake_core::lease::{Holder, HolderError, Row};
 use snowflake_registry_client::wire;
 
 pub fn no_pool(name: &str) -> Error {
@@ -208,12 +209,24 @@ pub fn unknown_pool(pool: &str) -> Error {
         .hint("View snowflake_pools shows the pools.")
 }
 
-pub fn pool_in_use(pool: &str, worker: &str, whose: &str) -> Error {
+pub fn pool_in_use(pool: &str, row: &Row) -> Error {
+    let by = &row.holder;
+    let address = match by.address.as_str() {
+        "" => String::new(),
+        address => format!(" ({address})"),
+    };
     ERRCODE_OBJECT_IN_USE
         .error(format!(
-            "cannot drop pool \"{pool}\": a server may have worker ID {worker}"
+            "cannot drop pool \"{pool}\": a server may have worker ID {}",
+            row.worker.get()
         ))
-        .detail(format!("It was leased to the server at {whose}."))
+        .detail(format!(
+            "It was leased to the server at {}{address}, port {}, data directory \"{}\", until {}.",
+            by.host,
+            by.port,
+            by.data_directory,
+            display(row.leased_until.as_nodes_clock())
+        ))
         .hint(
             "Stop the servers that lease from the pool. One that is gone already stands in the \
              way until its lease and the hold have passed.",

@@ -230,27 +230,14 @@ fn check(pool: &str, facts: &PoolFacts) -> Result<(i64, i64), Error> {
 pub fn drop_pool(name: &str) -> Result<(), Error> {
     let registry = Registry::alone(c"snowflake_drop_pool()")?;
     let (state, input) = registry.state()?;
-    let now = input.now.max(state.top).get().to_string();
-    if registry
-        .value("SELECT name FROM _snowflake.pools WHERE name = $1", &[name])?
-        .is_none()
-    {
+    let name_of = "SELECT name FROM _snowflake.pools WHERE name = $1";
+    if registry.value(name_of, &[name])?.is_none() {
         return Err(error::unknown_pool(name));
     }
-    let held = registry.guard.row(
-        "SELECT w.worker_id, format('%s%s, port %s, data directory \"%s\", until %s', w.host, \
-             ' (' || nullif(w.address, '') || ')', w.port, w.data_directory, w.leased_until) AS whose \
-         FROM _snowflake.pools AS p JOIN _snowflake.leases AS l \
-             ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint \
-         CROSS JOIN LATERAL _snowflake.workers(p.pool, ARRAY[l.namespace], ARRAY[l.lease], ARRAY[true], $2::bigint) AS w \
-         WHERE p.name = $1 AND NOT l.released \
-             AND l.leased_until > $2::bigint - (p.pool -> 'hold')::bigint \
-         ORDER BY l.leased_until DESC, l.worker_id LIMIT 1",
-        &[name, &now],
-    )?;
-    if let Some(held) = held {
-        let (worker, whose) = (held.text("worker_id"), held.text("whose"));
-        return Err(error::pool_in_use(name, &worker, &whose));
+    let found = registry.read(name, None)?;
+    let now = input.now.max(state.top);
+    if let Some(row) = found.rows.in_use(&found.pool, now) {
+        return Err(error::pool_in_use(name, row));
     }
     registry.value("DELETE FROM _snowflake.pools WHERE name = $1", &[name])?;
     registry.write(&state, Lock::Alone, "", &Changes::default())

@@ -12,10 +12,10 @@ use PostgreSQL::Test::Utils;
 use Snowflake;
 use Time::HiRes qw(time);
 
-my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 1000 4096 10000');
+my @sizes = split ' ', $ENV{SERVERS} || ($ENV{QUICK} ? '100' : '100 384');
 my @kinds = split ' ', $ENV{KINDS} || 'postgres etcd';
 my $seconds = $ENV{QUICK} ? 5 : 20;
-my $connections_max = $ENV{CONNECTIONS} || 256;
+my $connections_max = $ENV{CONNECTIONS} || 400;
 my $ticks = POSIX::sysconf(POSIX::_SC_CLK_TCK());
 my (@lines, @notes);
 

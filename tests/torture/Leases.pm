@@ -619,7 +619,7 @@ sub end
 	{
 		$self->start($registry) if !defined $registry->{_pid};
 		my $rows = ask($registry, <<'END') // die 'no answer from ' . $registry->name;
-SELECT worker_id, lease ->> 'counter', lease ->> 'nonce', lease #>> '{holder,data_directory}', lease ->> 'floor', bound, released::int
+SELECT worker_id, lease ->> 'counter', lease ->> 'nonce', lease #>> '{holder,data_directory}', lease ->> 'floor', lease ->> 'bound', (lease ->> 'released')::boolean::int
 FROM stored ORDER BY n
 END
 		$self->{grants}->stored($_) for split /\n/, $rows;

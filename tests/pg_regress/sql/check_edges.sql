@@ -128,10 +128,10 @@ FROM pg_attribute AS a WHERE attrelid = 'defaults'::regclass AND attnum > 0 ORDE
 TRUNCATE one;
 INSERT INTO one SELECT snowflake_encode('2025-03-01 12:00Z', n, 0) FROM generate_series(1, 5) AS n;
 SELECT snowflake_create_pool('a', '[0,16)'), snowflake_create_pool('b', '[0,16)', namespace => 'other', except_ids => '{[3,4)}');
+SELECT snowflake_drop_pool('a');
 INSERT INTO _snowflake.leases (namespace, lease)
 SELECT l.namespace, format('{"worker": %s, "released": true, "heard": 0, "leased_until": 0, "bound": 0, "holder": {"identity": {"system": 1}}}', l.worker_id)::jsonb
 FROM (VALUES ('default', 1), ('other', 2)) AS l (namespace, worker_id);
-SELECT snowflake_drop_pool('a');
 CREATE ROLE edge_monitor IN ROLE pg_monitor;
 GRANT USAGE ON SCHEMA edges TO edge_monitor;
 GRANT SELECT ON one TO edge_monitor;

@@ -185,7 +185,7 @@ is(join(' ', sort map { worker($_, 'worker_id') } $east, $west), '100 101', 'lea
 # The extension's own tables are tables too.
 $registry->safe_psql('postgres', 'CREATE TABLE events (id bigint); CREATE PUBLICATION everything FOR ALL TABLES; CREATE PUBLICATION named FOR TABLE events');
 my $published = q{SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_publication_tables WHERE pubname = '%s'};
-is($registry->safe_psql('postgres', sprintf $published, 'everything'), 'events leases pools reached state',
+is($registry->safe_psql('postgres', sprintf $published, 'everything'), 'events leases pools state',
 	'a publication of all tables has those of the extension');
 is($registry->safe_psql('postgres', sprintf $published, 'named'), 'events', 'one with names has not');
 

@@ -78,7 +78,7 @@ wait_until('both are taken over', sub {
 	return keys %took == 2; }) or die 'no takeover';
 for my $name (sort keys %took)
 {
-	# The last contact was 12 s before the kill, at most. etcd looks for ended leases twice a second.
+	# The last contact was 12 s before the kill, at most.
 	between(sprintf('%.1f', $took{$name}), $patience - 12 + $hold - 5, $patience + $hold + 10, "seconds until $name takes over");
 }
 is(join(' ', take($heir), take($rival)), '20 40', 'they have the worker IDs of those that are lost');

@@ -1,4 +1,4 @@
-# Tests what a registry of worker IDs runs for a renewal: how many statements, that a session
+# Tests what a registry of worker IDs runs for a request: how many statements, that a session
 # plans them once, and that its plans follow the extension when it is dropped, made again and
 # renamed.
 use strict;
@@ -38,14 +38,13 @@ sub ran { return $node->safe_psql('postgres', q{
 my @servers = map { server($_) } 1 .. 20;
 ran();
 acquire_here($_) for @servers;
-my ($statements) = split /\|/, ran();
-cmp_ok($statements, '>', 3 * @servers, 'a grant needs searches');
+like(ran(), qr/^40\|/, 'a grant runs two statements');
 renew_here($_) for @servers;
 ran();
 is(join(' ', map { renew_here($_) } @servers), join(' ', map { 'renewed' } @servers), '20 servers renew');
 is(ran(), '40|0', 'a renewal runs two statements, and makes no plan');
 # What is stored is what was answered.
-is($node->safe_psql('postgres', 'SELECT count(*) FROM _snowflake.leases WHERE bound = ANY(ARRAY[' . join(',', map { $_->{grant}{bound} } @servers) . '])'),
+is($node->safe_psql('postgres', q{SELECT count(*) FROM _snowflake.leases WHERE (lease -> 'bound')::bigint = ANY(ARRAY[} . join(',', map { $_->{grant}{bound} } @servers) . '])'),
 	20, 'and stores the bounds');
 
 # Of many rows, a renewal reads few.
@@ -60,30 +59,6 @@ is(join(' ', map { renew_here($_) } @servers), join(' ', map { 'renewed' } @serv
 my $read = rows_read() - $before;
 cmp_ok($read, '>', 0, 'rows are counted');
 cmp_ok($read, '<', 10 * @servers, 'and few are read');
-
-# So does a grant, though all of these are in use, and the first worker ID that is not comes after them.
-$node->safe_psql('postgres', q{
-	INSERT INTO _snowflake.leases (namespace, lease) SELECT namespace, jsonb_set(lease, '{worker}', to_jsonb(i))
-	FROM _snowflake.leases, generate_series(20, 99) AS i WHERE worker_id = 0});
-sub entries_read { $session->query_safe('SELECT pg_stat_force_next_flush()');
-	return $node->safe_psql('postgres', q{SELECT t.seq_tup_read + sum(i.idx_tup_read) FROM pg_stat_all_tables AS t JOIN pg_stat_all_indexes AS i USING (relid)
-		WHERE t.relid = '_snowflake.leases'::regclass GROUP BY t.seq_tup_read}); }
-is(acquire_here(server(30)), 5100, 'a new server gets the first worker ID that was never granted');
-my $claimed = server(31);
-is(granted(in_session($claimed, { acquire => { fixed => 5105 } })), 5105, 'another claims one');
-$before = entries_read();
-is(join(' ', map { acquire_here(server(40 + $_)) } 1 .. 100), join(' ', 5101 .. 5104, 5106 .. 5201), 'the next ones get those beside it');
-$read = entries_read() - $before;
-cmp_ok($read, '>', 100, 'entries of indexes are counted');
-cmp_ok($read, '<', 100 * 300, 'and few are read');
-is($node->safe_psql('postgres', 'SELECT used_below BETWEEN 5138 AND 5201 FROM _snowflake.pools'), 't', 'since the pool knows below which one all are granted');
-
-# A lease that would last longer than a lease is cut, whoever renews.
-my $worker = $servers[0]{grant}{worker};
-$node->safe_psql('postgres', "UPDATE _snowflake.leases SET lease = jsonb_set(lease, '{leased_until}', to_jsonb(leased_until + 3600000)) WHERE worker_id = $worker");
-is(renew_here($servers[1]), 'renewed', 'another server renews');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM _snowflake.leases WHERE _snowflake.instant(leased_until) > clock_timestamp() + interval '31 s'}),
-	0, 'then no lease is longer than a lease');
 
 # The extension is dropped and made again, in another schema too.
 for my $create ('CREATE EXTENSION snowflake_id', 'CREATE SCHEMA s; CREATE EXTENSION snowflake_id SCHEMA s; SET search_path = public, s')

@@ -51,7 +51,7 @@ append_to_file($script, qq{
 \\set server 1000 + :client_id
 SELECT _snowflake.lease('main', format('$template', :server, lpad(:server::text, 32, 'a'))::jsonb) #>> '{answer,granted,worker}' AS worker \\gset
 } . q{
-SELECT (lease -> 'counter')::bigint AS counter, (lease -> 'number')::bigint + :server * 0 AS number, bound FROM _snowflake.leases WHERE worker_id = :worker \gset
+SELECT (lease -> 'counter')::bigint AS counter, (lease -> 'number')::bigint + :server * 0 AS number, (lease -> 'bound')::bigint AS bound FROM _snowflake.leases WHERE worker_id = :worker \gset
 } . join('', map { my $renewal = $template;
 	$renewal =~ s/"ask":\{"acquire":\{\}\}/"ask":{"renew":{"worker":%3\$s,"counter":%4\$s,"bound":%5\$s,"furthest":0}}/ or die $renewal;
 	$renewal =~ s/"number":\d+/"number":%6\$s/ or die $renewal;
@@ -68,7 +68,7 @@ eval { $load->finish };
 $node->start;
 is(kind(newcomer()), 'granted', 'killed under load: a new server gets a worker ID at once');
 is(losses(), '0|', 'and no loss is noted');
-is($node->safe_psql('postgres', "SELECT bound FROM _snowflake.leases WHERE worker_id = $before[1]{grant}{worker}"), $renewed, 'the latest renewal is there');
+is($node->safe_psql('postgres', "SELECT lease -> 'bound' FROM _snowflake.leases WHERE worker_id = $before[1]{grant}{worker}"), $renewed, 'the latest renewal is there');
 is(kind(renew($node, $_)), 'renewed', 'and its server renews') for @before;
 
 # Killed again and again, also before anybody asks, and after a clean stop.

@@ -139,14 +139,6 @@ sub entries
 	return map { my ($name, $value) = map { decode_base64($_) } @$_{qw(key value)}; substr($name, length $key) => $value } @{ $read->{kvs} // [] };
 }
 
-# The names of all keys that go with a lease of etcd.
-sub leased_keys
-{
-	my ($self) = @_;
-	my $read = $self->call('/v3/kv/range', { key => encode_base64("$self->{prefix}/", ''), range_end => encode_base64("$self->{prefix}0", ''), keys_only => JSON::PP::true });
-	return map { decode_base64($_->{key}) } grep { $_->{lease} } @{ $read->{kvs} // [] };
-}
-
 # The row of a worker ID, as a hash.
 sub row { my ($self, $id) = @_; my %rows = $self->entries('workers/default'); return decode_json($rows{ sprintf '%010d', $id } // '{}'); }
 
@@ -155,11 +147,10 @@ sub row { my ($self, $id) = @_; my %rows = $self->entries('workers/default'); re
 sub bounds
 {
 	my ($self) = @_;
-	my @entries = map { [ $self->entries($_) ] } qw(workers renewals);
-	return join "\n", $self->{lost} || (), map { bounds_of(@$_) } @entries;
+	return join "\n", $self->{lost} || (), bounds_of($self->entries('workers'));
 }
 
-# The bounds of rows, or of renewals: a row has the bound of its grant, until it is written again.
+# The bounds of rows.
 sub bounds_of { my (%entries) = @_; return map { sprintf '%d|%d', m{/(\d+)$}, decode_json($entries{$_})->{bound} } sort keys %entries; }
 
 # The URL of the registry.
@@ -201,9 +192,9 @@ sub delete_keys
 	my $deleted = $self->call('/v3/kv/deleterange', { key => encode_base64("$self->{prefix}/", ''), range_end => encode_base64("$self->{prefix}0", ''),
 		prev_kv => JSON::PP::true });
 	my %entries = map { decode_base64($_->{key}) => decode_base64($_->{value}) } @{ $deleted->{prev_kvs} // [] };
-	my @parts = map { my $part = $_; [ grep { m{/$part/} } sort keys %entries ] } qw(workers renewals);
-	$self->{lost} = join "\n", $self->{lost} || (), map { bounds_of(map { $_ => $entries{$_} } @$_) } @parts;
-	return scalar @{ $parts[0] };
+	my @rows = grep { m{/workers/} } sort keys %entries;
+	$self->{lost} = join "\n", $self->{lost} || (), bounds_of(map { $_ => $entries{$_} } @rows);
+	return scalar @rows;
 }
 
 # Puts a snapshot in the place of the only member's data, under the same names.

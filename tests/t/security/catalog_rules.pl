@@ -139,7 +139,7 @@ warn_if_not_ready(regclass)
 worker_of(bigint)
 worker_of(bigint, regclass)
 worker_of_as(bigint, text)
-workers(jsonb, text[], jsonb[], boolean[], bigint)
+workers(jsonb, text[], jsonb[], bigint)
 END
 # Of extension snowflake_id_convert.
 my @convert = split /\n/, <<'END';
@@ -266,7 +266,6 @@ my %relation_grants = (
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
-	'_snowflake.reached' => '',
 	'_snowflake.role_of_server' => 'PUBLIC:SELECT',
 	'_snowflake.state' => '',
 	'_snowflake.used' => '',

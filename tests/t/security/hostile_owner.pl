@@ -57,7 +57,7 @@ for my $sql ('ALTER SCHEMA _snowflake RENAME TO mine', 'ALTER SCHEMA _snowflake 
 	'GRANT ALL ON SCHEMA _snowflake TO owner; CREATE TABLE _snowflake.mine ()',
 	'ALTER EXTENSION snowflake_id DROP TABLE _snowflake.state', 'TABLE _snowflake.state', 'TABLE _snowflake.pools',
 	'TABLE _snowflake.leases', 'INSERT INTO _snowflake.state VALUES (1, $${}$$)',
-	'DELETE FROM _snowflake.leases', 'UPDATE _snowflake.pools SET pool = NULL', 'TRUNCATE _snowflake.reached',
+	'DELETE FROM _snowflake.leases', 'UPDATE _snowflake.pools SET pool = NULL', 'TRUNCATE _snowflake.leases',
 	'BEGIN; LOCK TABLE _snowflake.state IN ROW EXCLUSIVE MODE', 'CREATE TRIGGER t BEFORE UPDATE ON _snowflake.state FOR EACH ROW EXECUTE FUNCTION tsvector_update_trigger()',
 	'CREATE RULE r AS ON UPDATE TO _snowflake.state DO INSTEAD NOTHING', 'CREATE INDEX ON _snowflake.state (id)',
 	'CREATE TABLE heir () INHERITS (_snowflake.state)', 'CREATE TABLE refers (id int REFERENCES _snowflake.state)')

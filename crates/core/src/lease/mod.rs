@@ -567,8 +567,8 @@ pub struct Grant {
     pub floor: UnixMillis,
     /// No tick that begins at or after it may be used.
     pub bound: UnixMillis,
-    /// The latest bound of before that servers with the asker's system identifier have:
-    /// no mark that such a server has written under a lease lies past its bound.
+    /// The latest bound of all rows: no mark that a server of this registry has written under a
+    /// lease lies past it.
     pub reached: UnixMillis,
     /// Why the floor is where it is: for people, where it lies ahead.
     pub because: FloorCause,

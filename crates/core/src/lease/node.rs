@@ -128,7 +128,7 @@ pub enum Change {
     /// A worker ID was granted; `before` is the one that the server had.
     Acquired {
         before: Option<WorkerId>,
-        /// The latest bound that this system had before, see [`Grant::reached`].
+        /// See [`Grant::reached`].
         reached: UnixMillis,
         /// Why the floor is where it is.
         because: FloorCause,

@@ -1,10 +1,17 @@
 //! What a registry grants.
 //!
-//! [`handle`] decides everything. A host gives it the stored [`State`], the pool's
-//! [`Rows`] and what it finds around it. The host stores what has changed **before** the
-//! reply leaves, all in one transaction that excludes every other one of the same registry. A
-//! renewal changes its row, and not the state, as a rule ([`Changes::state`]): then its
-//! transaction need only exclude those that change the state or that row.
+//! [`handle`] decides everything, and stores nothing. A host does the same for each request,
+//! whatever store it has:
+//!
+//! 1. It **reads** the stored [`State`], the pool, and [`Rows`]: all of them, or for a renewal that of
+//!    its worker ID ([`only_row`]).
+//! 2. It calls [`handle`]. If that needs more rows, the host reads all, and calls again.
+//! 3. It **writes** the [`Changes`], **before** the reply leaves: all or nothing. It writes nothing
+//!    if the state, or a row that it writes, is no longer as it was read. Then it begins anew.
+//!
+//! So two requests that change the state exclude each other, and so do two that change a row. A
+//! renewal that is answered from its row alone changes that row alone: it excludes those that change
+//! the state or that row, and nobody else.
 //!
 //! # The rules
 //!
@@ -72,6 +79,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::mem;
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::node::FLOOR_LIMIT;
@@ -97,112 +105,139 @@ const CLOCK_SLACK: Millis = Millis::new(1_000);
 /// An identity that has so many worker IDs whose bound has not passed gets no further one whose
 /// bound has.
 const RESTING_MAX: usize = 3;
+/// A request cuts no more leases that are too long than a transaction of etcd may change. The next
+/// request cuts more of them.
+const CUT_MAX: usize = 100;
 
-/// Which rows are asked for: those that are not excepted, and are free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Free {
+/// Which rows are free.
+#[derive(Clone, Copy)]
+struct Free {
     /// A row is free that is released, or has `leased_until` at or before it.
-    pub expired: RegistryMillis,
-    /// With a bound of at most this.
-    pub bound: UnixMillis,
+    expired: RegistryMillis,
     /// While a loss is not over: rows of at least this era, and those that were released at or
     /// before this instant.
-    pub known: Option<(u64, RegistryMillis)>,
+    known: Option<(u64, RegistryMillis)>,
 }
 
 impl Free {
-    /// Whether a row, which is not excepted, is one of them.
-    #[must_use]
-    pub fn has(&self, row: &Row) -> bool {
+    fn has(&self, row: &Row) -> bool {
         let is_free = row.released || row.leased_until <= self.expired;
         let is_known = self
             .known
             .is_none_or(|(era, at)| row.era >= era || (row.released && row.leased_until <= at));
-        is_free && is_known && row.bound <= self.bound
+        is_free && is_known
     }
 }
 
-/// What a request changes beside the state.
-#[derive(Clone, Debug, Default)]
+/// What a request changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// A row, which may be new.
-    pub row: Option<Row>,
-    /// The row was that of a server with this system identifier, and is no longer: keep that the
-    /// system has reached this instant, see [`Rows::reached_by`].
-    pub reached: Option<(u64, UnixMillis)>,
+    /// Rows, which may be new.
+    pub rows: BTreeMap<WorkerId, Row>,
     /// The state has changed, and is to be stored.
     pub state: bool,
 }
 
-/// What is stored, and what a request changes of it. Nothing is looked up in the changes: a row
-/// is not read again once it has changed.
-struct Draft<'a, T> {
-    stored: &'a mut T,
-    changes: Changes,
+/// The rows that a host has read. A row that was never granted does not exist.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    /// Those of the pool's namespace.
+    pub rows: BTreeMap<WorkerId, Row>,
+    /// Those of other namespaces.
+    pub elsewhere: Vec<Row>,
+    /// All were read. Otherwise only that of [`only_row`].
+    pub is_all: bool,
 }
 
-impl<T: Rows> Draft<'_, T> {
-    fn get(&mut self, worker: WorkerId) -> Option<Row> {
-        self.stored.get(worker)
+impl Rows {
+    /// Those of the pool's range. Others of the namespace are those of other pools, which may have
+    /// been dropped.
+    fn of<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = &'a Row> {
+        let rows = self.rows.values();
+        rows.filter(|row| pool.ids.contains(&i64::from(row.worker.get())))
+    }
+
+    /// Those of worker IDs that the pool can grant.
+    fn grantable<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = &'a Row> {
+        self.of(pool).filter(|row| pool.has(row.worker))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values().chain(&self.elsewhere)
+    }
+
+    /// The row that forbids to drop the pool, if there is one: a server may use it.
+    #[must_use]
+    pub fn in_use<'a>(&'a self, pool: &'a Pool, now: RegistryMillis) -> Option<&'a Row> {
+        self.of(pool)
+            .filter(|row| !row.released && row.leased_until.plus(pool.hold) > now)
+            .max_by_key(|row| row.leased_until)
+    }
+}
+
+/// The rows that were read, and what a request changes.
+struct Draft {
+    stored: Rows,
+    changes: Changes,
+    /// The answer may depend on rows that were not read.
+    lacks: bool,
+}
+
+impl Draft {
+    fn get(&self, worker: WorkerId) -> Option<Row> {
+        self.stored.rows.get(&worker).cloned()
     }
 
     fn put(&mut self, row: Row) {
-        self.changes.row = Some(row);
+        self.changes.rows.insert(row.worker, row);
+    }
+
+    /// Rule 5: cuts each lease that ends later than this. Returns whether there was one.
+    fn cut(&mut self, pool: &Pool, latest: RegistryMillis) -> bool {
+        let is_later = |row: &&Row| row.leased_until > latest.plus(CLOCK_SLACK);
+        let later = self.stored.of(pool).filter(is_later).cloned();
+        let cut = later.map(|row| Row {
+            leased_until: latest,
+            ..row
+        });
+        let cut: BTreeMap<_, _> = cut.map(|row| (row.worker, row)).collect();
+        let is_any = !cut.is_empty();
+        self.stored.rows.extend(cut.clone());
+        self.changes.rows.extend(cut.into_iter().take(CUT_MAX));
+        is_any
+    }
+
+    /// Whether the answer would be the same if all rows had been read, and others may be changed
+    /// meanwhile: it changes nothing, or its row, by a later request with the same token.
+    fn stands(&self) -> bool {
+        let mut rows = self.changes.rows.values();
+        let is_next = rows.all(|row| {
+            let before = self.stored.rows.get(&row.worker);
+            before.is_some_and(|before| {
+                let is_same = (before.counter, before.nonce) == (row.counter, row.nonce);
+                is_same && before.number < row.number
+            })
+        });
+        self.stored.is_all || (is_next && !self.changes.state && !self.lacks)
     }
 }
 
-/// The rows of one pool, as they are stored. A row that was never granted does not exist.
-pub trait Rows {
-    /// The row of a worker ID.
-    fn get(&mut self, worker: WorkerId) -> Option<Row>;
-
-    /// All rows whose holder has this identity.
-    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row>;
-
-    /// The first worker ID of the pool that is not excepted and has no row.
-    fn unused(&mut self) -> Option<WorkerId>;
-
-    /// Of these rows the one with the least `leased_until`.
-    fn longest_free(&mut self, free: &Free) -> Option<Row>;
-
-    /// Of these rows the one with the least bound.
-    fn least_bound(&mut self, free: &Free) -> Option<Row>;
-
-    /// How many of these rows there are, and, with `with_unused`, how many worker IDs that are
-    /// not excepted and have no row. Need not count further than to `most`.
-    fn count_free(&mut self, free: &Free, with_unused: bool, most: i64) -> i64;
-
-    /// The greatest `heard` of the rows, also of other pools. `None` if there is no row; a host
-    /// may say that, too, at a renewal, if it tells by itself who was silent.
-    fn latest_heard(&mut self) -> Option<RegistryMillis>;
-
-    /// Whether `leased_until` of a row is later than this.
-    fn is_later(&mut self, latest: RegistryMillis) -> bool;
-
-    /// Lowers `leased_until` of all rows to this at most, in what is stored. The state changes
-    /// then, too.
-    fn clamp(&mut self, latest: RegistryMillis);
-
-    /// The greatest bound that servers with this system identifier have had: of the rows, also of
-    /// other pools, that they have, and of those that others have got since,
-    /// [`Changes::reached`].
-    fn reached_by(&mut self, system: u64) -> Option<UnixMillis>;
-
-    /// The two greatest clocks of the rows, also of other pools, that were renewed, are not
-    /// released, and were heard at most [`VOUCH_TIME`] before or after `now`: one for each
-    /// server, without those of the server of `asker`.
-    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers;
+/// The only worker ID of which a row is read for a request; `None` if all rows are read.
+#[must_use]
+pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
+    match ask {
+        Ask::Renew { worker, .. } => Some(*worker),
+        Ask::Acquire { .. } | Ask::Release { .. } => None,
+    }
 }
 
-/// The clocks that vouch for a later one, the greatest first.
-pub type Vouchers = [Option<UnixMillis>; 2];
-
-/// What [`Rows::vouchers`] returns for these rows.
-pub fn vouchers_of<'a>(
+/// The two greatest clocks of the rows that were renewed, are not released, and were heard at most
+/// [`VOUCH_TIME`] before or after `now`: one for each server, without those of the server of `asker`.
+fn vouchers<'a>(
     rows: impl Iterator<Item = &'a Row>,
     asker: &ServerKey,
     now: RegistryMillis,
-) -> Vouchers {
+) -> [Option<UnixMillis>; 2] {
     let vouching = rows.filter(|row| {
         let is_recent = now.since(row.heard).abs() <= VOUCH_TIME;
         let is_other = row.holder.identity != *asker;
@@ -223,20 +258,21 @@ pub fn vouchers_of<'a>(
 }
 
 /// The answer to a request. `state` and the changes are to be stored before the reply leaves,
-/// also if it is a refusal.
+/// also if it is a refusal. `None`: all rows are needed, and nothing of this counts.
 pub fn handle(
     state: &mut State,
     pool: &Pool,
-    rows: &mut impl Rows,
+    rows: Rows,
     request: &Request,
     input: &RegistryInput,
-) -> (Reply, Changes) {
+) -> Option<(Reply, Changes)> {
     let rows = &mut Draft {
         stored: rows,
         changes: Changes::default(),
+        lacks: false,
     };
     let before = state.clone();
-    let heard = rows.stored.latest_heard();
+    let heard = rows.stored.all().map(|row| row.heard).max();
     state.notice_gap(pool, input.now, heard);
     state.longest.hear(&pool.lengths());
     match request.ask {
@@ -253,8 +289,7 @@ pub fn handle(
         Err(refused) => Answer::Refused(refused),
         Ok(()) => {
             let latest = input.now.plus(pool.patience());
-            if rows.stored.is_later(latest.plus(CLOCK_SLACK)) {
-                rows.stored.clamp(latest);
+            if rows.stored.is_all && rows.cut(pool, latest) {
                 state.serial += 1;
             }
             desk.answer(state, rows)
@@ -268,23 +303,25 @@ pub fn handle(
         answer,
     };
     rows.changes.state = *state != before;
-    (reply, std::mem::take(&mut rows.changes))
+    rows.stands().then(|| (reply, mem::take(&mut rows.changes)))
 }
 
 /// Ends the token of a worker ID: it is no longer renewed, and the worker ID is free
-/// when the lease has expired and a hold has passed. Returns the row, which is to be stored;
-/// `None` if it was never granted.
+/// when the lease has expired and a hold has passed. The row and the state are to be stored. Returns
+/// from when the worker ID is free.
 pub fn revoke(
     state: &mut State,
-    rows: &mut impl Rows,
-    worker: WorkerId,
+    pool: &Pool,
+    row: &mut Row,
     input: &RegistryInput,
-) -> Option<Row> {
+) -> RegistryMillis {
     state.change(input, None);
-    let mut row = rows.get(worker)?;
     row.revoked = row.revoked.or(Some(input.now));
     state.serial += 1;
-    Some(row)
+    match row.released {
+        true => row.leased_until,
+        false => row.leased_until.plus(pool.hold),
+    }
 }
 
 impl State {
@@ -425,14 +462,15 @@ impl State {
     /// one, what is at or above that. The server's own clock does not vouch for itself. One other
     /// clock vouches for a day past what the registry knows, two for more: two servers with the
     /// same wrong clock are told.
-    fn limit(&self, desk: &Desk, rows: &mut Draft<impl Rows>, asked: UnixMillis) -> UnixMillis {
+    fn limit(&self, desk: &Desk, rows: &mut Draft, asked: UnixMillis) -> UnixMillis {
         let now = desk.input.now;
         let own = self.top.max(now).as_nodes_clock();
         if asked <= own.plus(DAY) {
             return own.plus(DAY);
         }
         let asker = &desk.request.asker.identity;
-        let [first, second] = rows.stored.vouchers(asker, now);
+        rows.lacks = true;
+        let [first, second] = vouchers(rows.stored.all(), asker, now);
         let first = first.map_or(own, |clock| clock.min(own.plus(DAY)));
         let clock = first.max(second.unwrap_or(own)).max(own);
         clock.plus(DAY).min(own.plus(VOUCHED_MAX))
@@ -562,7 +600,7 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    fn answer(&self, state: &mut State, rows: &mut Draft<impl Rows>) -> Answer {
+    fn answer(&self, state: &mut State, rows: &mut Draft) -> Answer {
         match self.request.ask {
             Ask::Acquire {
                 fixed,
@@ -628,7 +666,7 @@ impl Desk<'_> {
     }
 
     /// The row of the request's token, if it counts.
-    fn own(&self, state: &mut State, rows: &mut Draft<impl Rows>) -> Result<Row, Answer> {
+    fn own(&self, state: &mut State, rows: &mut Draft) -> Result<Row, Answer> {
         let Some((worker, counter, bound)) = self.request.ask.token() else {
             return Err(Answer::Ignored);
         };
@@ -680,7 +718,7 @@ impl Desk<'_> {
     fn confirmed(
         &self,
         state: &mut State,
-        rows: &mut Draft<impl Rows>,
+        rows: &mut Draft,
         mut row: Row,
         bound: UnixMillis,
     ) -> Result<Row, Answer> {
@@ -744,7 +782,7 @@ impl Desk<'_> {
     }
 
     /// Ends the token of a holder that has a copy.
-    fn end_copied(&self, rows: &mut Draft<impl Rows>, row: Row) {
+    fn end_copied(&self, rows: &mut Draft, row: Row) {
         let revoked = Some(self.input.now);
         rows.put(Row { revoked, ..row });
     }
@@ -764,7 +802,7 @@ impl Desk<'_> {
     fn renew(
         &self,
         state: &mut State,
-        rows: &mut Draft<impl Rows>,
+        rows: &mut Draft,
         mut row: Row,
         furthest: UnixMillis,
     ) -> Answer {
@@ -816,7 +854,7 @@ impl Desk<'_> {
     fn release(
         &self,
         state: &mut State,
-        rows: &mut Draft<impl Rows>,
+        rows: &mut Draft,
         mut row: Row,
         end: UnixMillis,
     ) -> Answer {
@@ -833,13 +871,7 @@ impl Desk<'_> {
 
     /// The latest end that is believed: no server issues past its bound. A row from before
     /// a loss may lack renewals, so there it is what a renewal would be given now.
-    fn farthest(
-        &self,
-        state: &State,
-        rows: &mut Draft<impl Rows>,
-        row: &Row,
-        end: UnixMillis,
-    ) -> UnixMillis {
+    fn farthest(&self, state: &State, rows: &mut Draft, row: &Row, end: UnixMillis) -> UnixMillis {
         if row.era == state.era.counter {
             return row.bound;
         }
@@ -850,12 +882,7 @@ impl Desk<'_> {
 
     /// Refuses a clock that is too far ahead to be believed. What a grant's floor has led
     /// to is no clock error.
-    fn too_far(
-        &self,
-        state: &State,
-        rows: &mut Draft<impl Rows>,
-        line: UnixMillis,
-    ) -> Option<Answer> {
+    fn too_far(&self, state: &State, rows: &mut Draft, line: UnixMillis) -> Option<Answer> {
         let asked = self.request.clock;
         let limit = state.limit(self, rows, asked);
         let now = self.input.now;
@@ -869,7 +896,7 @@ impl Desk<'_> {
     fn acquire(
         &self,
         state: &mut State,
-        rows: &mut Draft<impl Rows>,
+        rows: &mut Draft,
         (fixed, last): (Option<WorkerId>, Option<WorkerId>),
         holding: Option<WorkerId>,
     ) -> Answer {
@@ -877,9 +904,10 @@ impl Desk<'_> {
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
             return Answer::Refused(RegistryError::NotInPool { worker });
         }
-        let mut own = match fixed {
+        let is_own = |row: &&Row| row.holder.identity == identity;
+        let mut own: Vec<Row> = match fixed {
             Some(worker) => rows.get(worker).into_iter().collect(),
-            None => rows.stored.held_by(&identity),
+            None => rows.stored.of(self.pool).filter(is_own).cloned().collect(),
         };
         // The latest first.
         own.sort_by_key(|row| Reverse((row.since, row.holder.started)));
@@ -989,10 +1017,10 @@ impl Desk<'_> {
 
     /// Any worker ID of the pool: rule 4, or 11. `own` has the rows of this identity, the latest
     /// first.
-    fn choose<T: Rows>(
+    fn choose(
         &self,
         state: &State,
-        rows: &mut Draft<T>,
+        rows: &Draft,
         own: Vec<Row>,
         last: Option<WorkerId>,
         holding: Option<WorkerId>,
@@ -1017,35 +1045,32 @@ impl Desk<'_> {
             let own = own.filter(|_| holding.is_none());
             return own.ok_or(RegistryError::Grace { cause, retry });
         }
+        let granted = || rows.stored.grantable(pool);
+        let known = state.known(self, clock);
         let free = Free {
             expired: self.expired(state),
-            bound: clock,
-            known: state.known(self, clock),
+            known,
         };
-        let unused = rows.stored.unused();
+        let free = || granted().filter(move |row| free.has(row));
+        let unused = self.unused(&rows.stored);
         let unused = unused.map(|worker| StoredRow::unused(self, worker, false));
-        let long_ago = now.plus(Millis::ZERO.minus(pool.hold.plus(DAY)));
-        let passed = |rows: &mut Draft<T>| {
-            let long: Option<Row> = rows.stored.longest_free(&free);
-            let long = long.filter(|row| is_other(row) && has_passed(&StoredRow::of(row)));
-            let is_first = long.as_ref().map(|row| row.leased_until <= long_ago);
-            let long = long.as_ref().map(StoredRow::of);
-            let unused = unused.as_ref().filter(|unused| has_passed(unused));
-            match (is_first, unused) {
-                (None | Some(false), Some(unused)) => Some(unused.clone()),
-                _ => long,
-            }
-        };
+        let passed_unused = unused.as_ref().filter(|unused| has_passed(unused));
+        let passed = || free().filter(|row| row.bound <= clock);
         let reserve = (pool.size() / 4).max(1);
-        let is_ample = |rows: &mut Draft<T>| {
-            let with_unused = unused.as_ref().is_some_and(has_passed);
-            let count = rows.stored.count_free(&free, with_unused, reserve + 1);
-            resting < RESTING_MAX && count > reserve
+        let is_ample = || {
+            let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+            let never = passed_unused.map_or(0, |_| pool.size() - number(granted().count()));
+            resting < RESTING_MAX && number(passed().count()) + never > reserve
         };
-        if (own.is_none() || holding.is_some() || is_ample(rows))
-            && let Some(passed) = passed(rows)
-        {
-            return Ok(passed);
+        if own.is_none() || holding.is_some() || is_ample() {
+            let long_ago = now.plus(Millis::ZERO.minus(pool.hold.plus(DAY)));
+            let long = passed().min_by_key(|row| row.leased_until);
+            let long = long.filter(|row| is_other(row) && has_passed(&StoredRow::of(row)));
+            let first = long.filter(|row| passed_unused.is_none() || row.leased_until <= long_ago);
+            let chosen = first.map(StoredRow::of).or_else(|| passed_unused.cloned());
+            if let Some(chosen) = chosen {
+                return Ok(chosen);
+            }
         }
         if holding.is_some() {
             return Err(RegistryError::NonePassed { latest: clock });
@@ -1053,28 +1078,26 @@ impl Desk<'_> {
         if let Some(own) = own {
             return Ok(own);
         }
-        let never = UnixMillis::new(i64::MAX);
-        let least = rows.stored.least_bound(&Free {
-            bound: never,
-            ..free
-        });
-        let least = least.as_ref().map(StoredRow::of);
+        let least = free().min_by_key(|row| row.bound).map(StoredRow::of);
         let least = least.filter(|row| !state.rests(self, row));
         if let Some(least) = least.into_iter().chain(unused).min_by_key(floor) {
             return Ok(least);
         }
-        let soonest = rows.stored.longest_free(&Free {
-            expired: RegistryMillis::new(i64::MAX),
-            bound: never,
-            known: None,
-        });
+        let soonest = granted().min_by_key(|row| row.leased_until);
         Err(match soonest {
-            Some(row) if self.is_free(state, &row) => self.rest(state, &row),
+            Some(row) if self.is_free(state, row) => self.rest(state, row),
             Some(row) => RegistryError::NoneFree {
-                retry: self.retry(state, &row),
+                retry: self.retry(state, row),
             },
             None => RegistryError::NoneFree { retry: pool.hold },
         })
+    }
+
+    /// The first worker ID of the pool that has no row.
+    fn unused(&self, rows: &Rows) -> Option<WorkerId> {
+        let ids = self.pool.ids.clone();
+        let mut ids = ids.filter_map(|id| WorkerId::new(i32::try_from(id).ok()?));
+        ids.find(|id| self.pool.has(*id) && !rows.rows.contains_key(id))
     }
 
     /// Refuses a row that rests.
@@ -1085,14 +1108,14 @@ impl Desk<'_> {
         RegistryError::Grace { cause, retry }
     }
 
-    fn granted(&self, rows: &mut Draft<impl Rows>, row: &Row, because: FloorCause) -> Answer {
-        let reached = rows.stored.reached_by(self.request.asker.identity.system);
+    fn granted(&self, rows: &Draft, row: &Row, because: FloorCause) -> Answer {
+        let reached = rows.stored.all().map(|row| row.bound).max();
         Answer::Granted(Grant {
             worker: row.worker,
             counter: row.counter,
             floor: row.floor,
             bound: row.bound,
-            reached: reached.unwrap_or(row.floor),
+            reached: reached.map_or(row.floor, |reached| reached.max(row.floor)),
             because,
             until: row.leased_until,
             again: self.again_after(),
@@ -1103,7 +1126,7 @@ impl Desk<'_> {
     fn grant(
         &self,
         state: &mut State,
-        rows: &mut Draft<impl Rows>,
+        rows: &mut Draft,
         stored: &StoredRow,
         claimed: bool,
     ) -> Answer {
@@ -1135,13 +1158,6 @@ impl Desk<'_> {
             clock: request.clock,
             era: state.era.counter,
         };
-        let system = stored
-            .system
-            .filter(|system| *system != request.asker.identity.system);
-        let is_ahead = stored.bound > now.as_nodes_clock();
-        rows.changes.reached = system
-            .filter(|_| is_ahead)
-            .map(|system| (system, stored.bound));
         state.serial += 1;
         let answer = self.granted(rows, &row, because);
         rows.put(row);

@@ -53,6 +53,8 @@ pub struct Registry {
     pub off: i64,
     /// What the disk was before each of the latest changes.
     pub copies: Vec<Disk>,
+    /// For so many requests, all rows were read.
+    pub whole: u64,
 }
 
 impl Registry {
@@ -73,10 +75,18 @@ impl Registry {
     /// Answers a request, at this true time.
     pub fn handle(&mut self, request: &Request, now: i64) -> Reply {
         let input = self.registry_input(now);
-        self.answer_in_etcd(request, now).unwrap_or_else(|| {
-            let (state, table) = &mut self.disk;
-            lease_table::handle(state, table, request, &input)
-        })
+        let input = match &self.etcd {
+            None => input,
+            Some(etcd) => etcd.registry_input(&self.disk.0, &input),
+        };
+        let (state, table) = &mut self.disk;
+        let before = state.clone();
+        let (reply, is_all) = lease_table::handle(state, table, request, &input);
+        self.whole += u64::from(is_all);
+        if let Some(etcd) = &mut self.etcd {
+            etcd.wrote(*state != before);
+        }
+        reply
     }
 
     /// What the disk was this many changes ago.
@@ -326,6 +336,7 @@ impl World {
             clean_since: 1,
             off: 0,
             copies: Vec::new(),
+            whole: 0,
             etcd: Etcd::of_new_world(),
         });
         for number in 0..plan.servers {
@@ -703,13 +714,13 @@ impl World {
             },
             off: old.off,
             copies: old.copies.clone(),
+            whole: 0,
             etcd: old.etcd.clone(),
         };
-        if let Some(etcd) = &mut new.etcd {
-            etcd.begin_anew(&new.disk.1, self.now);
-            if how == How::Snapshot {
-                etcd.lose_raft();
-            }
+        if let Some(etcd) = &mut new.etcd
+            && how == How::Snapshot
+        {
+            etcd.lose_raft();
         }
         let kept = new.copies.len();
         new.copies.truncate(kept - changes.min(kept));

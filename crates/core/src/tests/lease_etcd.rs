@@ -1,17 +1,11 @@
-//! Registries in etcd, as hosts of the protocol in miniature: the searches of
-//! [`super::lease_search`], whose worlds have them there, and what only etcd has, its
-//! leases and its position in raft's log.
+//! Registries in etcd: the searches of [`super::lease_search`], whose worlds have them there, and
+//! what only etcd has, its position in raft's log.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 
-use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::registry::Changes;
-use super::super::lease::state::State;
-use super::super::lease::{
-    Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, Reply, Request, Row, etcd,
-};
-use super::lease::{EPOCH, How, Plan, Registry, SECOND, Table, World};
+use super::super::lease::state::{RegistryInput, State};
+use super::super::lease::{Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, etcd};
+use super::lease::{EPOCH, How, Plan, SECOND, Table, World};
 use super::lease_search::{runs, search};
 
 thread_local! {
@@ -29,30 +23,25 @@ pub fn in_etcd(test: impl FnOnce()) {
 /// What an etcd has beside state and rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Etcd {
-    /// When the key of each worker ID goes, by the true time.
-    pub keys: BTreeMap<WorkerId, i64>,
     /// Raft's index now.
     index: u64,
     /// The revision now.
     revision: u64,
     /// Raft's index and the revision when the state was stored last.
     stored: (u64, u64),
-    /// So many renewals wrote no more than one small key.
-    pub small: u64,
-    /// For so many requests, all rows and servers were read.
-    pub whole: u64,
+}
+
+const fn position(index: u64) -> etcd::Position {
+    etcd::Position { term: 1, index }
 }
 
 impl Etcd {
     /// The etcd of a new world, if its registry is in etcd.
     pub fn of_new_world() -> Option<Self> {
-        IN_ETCD.get().then(|| Self {
-            keys: BTreeMap::new(),
+        IN_ETCD.get().then_some(Self {
             index: 2,
             revision: 1,
             stored: (2, 1),
-            small: 0,
-            whole: 0,
         })
     }
 
@@ -61,97 +50,31 @@ impl Etcd {
         self.index = 0;
     }
 
-    /// All keys begin anew, as with a new leader; also those that had gone in the meantime.
-    pub fn begin_anew(&mut self, table: &Table, now: i64) {
-        let held = table.rows.values().filter(|row| !row.released);
-        let until = now + etcd_lease(&table.pool);
-        self.keys = held.map(|row| (row.worker, until)).collect();
-    }
-}
-
-/// The patience and a hold.
-fn etcd_lease(pool: &Pool) -> i64 {
-    pool.patience().plus(pool.hold).get()
-}
-
-impl Registry {
-    /// Answers as a server does that asks etcd; the stored state and rows are its keys.
-    pub fn answer_in_etcd(&mut self, request: &Request, now: i64) -> Option<Reply> {
-        let input = self.registry_input(now);
-        let (state, table) = &mut self.disk;
-        let etcd = self.etcd.as_mut()?;
-        etcd.keys.retain(|_, until| *until > now);
-        let position = |index| etcd::Position { term: 1, index };
+    /// What a server finds that asks.
+    pub fn registry_input(&self, state: &State, input: &RegistryInput) -> RegistryInput {
         let stored = etcd::Stored {
             state: state.clone(),
-            position: position(etcd.stored.0),
+            position: position(self.stored.0),
         };
         let etcd_input = etcd::EtcdInput {
             now: input.now,
             cluster: input.origin.system,
-            revision: etcd.revision,
-            stored_at: etcd.stored.1,
-            position: position(etcd.index),
+            revision: self.revision,
+            stored_at: self.stored.1,
+            position: position(self.index),
             random: input.random,
         };
-        let pool = etcd::StoredPool {
-            namespace: NAMESPACE.to_string(),
-            pool: table.pool.clone(),
-        };
-        let found = |only: Option<WorkerId>, is_all: bool| {
-            let rows = table.rows.values();
-            let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
-            etcd::EtcdRows {
-                rows: rows.cloned().collect(),
-                is_all,
-                elsewhere: Vec::new(),
-                live: etcd.keys.keys().copied().collect(),
-                reached: table.reached.clone(),
-            }
-        };
-        let answer = |found| etcd::answer(&stored, &pool, &found, request, &etcd_input);
-        let own = etcd::only_row(&request.ask).map(|only| answer(found(Some(only), false)));
-        let own = own.filter(|own| own.stands(request, &etcd_input));
-        etcd.whole += u64::from(own.is_none());
-        let outcome = match own {
-            Some(own) => {
-                // What others have does not change it.
-                assert_eq!(own, answer(found(None, false)), "of {request:?}");
-                own
-            }
-            None => answer(found(None, true)),
-        };
-        (etcd.index, etcd.revision) = (etcd.index + 1, etcd.revision + 1);
-        if let Some(row) = &outcome.row {
-            match etcd::key_of(row, &outcome.reply) {
-                etcd::EtcdKey::Stays => {}
-                etcd::EtcdKey::Goes => drop(etcd.keys.remove(&row.worker)),
-                etcd::EtcdKey::Lasts => {
-                    let until = now + etcd_lease(&table.pool);
-                    etcd.keys.insert(row.worker, until);
-                }
-            }
+        etcd_input.registry_input(Some(&stored))
+    }
+
+    /// A request was answered, and has changed the state or not.
+    pub fn wrote(&mut self, state: bool) {
+        (self.index, self.revision) = (self.index + 1, self.revision + 1);
+        if state {
+            self.stored = (self.index - 1, self.revision);
         }
-        if let (Some(renewal), Some(row)) = (&outcome.renewal, &outcome.row) {
-            etcd.small += 1;
-            // The row is what a reader makes of the renewal.
-            let was = table.rows[&row.worker].clone();
-            assert_eq!(renewal.row(was), *row);
-        }
-        if let Some(stored) = outcome.state {
-            *state = stored;
-            etcd.stored = (etcd.index - 1, etcd.revision);
-        }
-        table.store(Changes {
-            reached: outcome.reached,
-            state: false,
-            row: outcome.row,
-        });
-        Some(outcome.reply)
     }
 }
-
-const NAMESPACE: &str = "n";
 
 macro_rules! searches {
     ($($test:ident $name:literal;)*) => {
@@ -224,74 +147,10 @@ fn refusal(world: &mut World, server: usize) -> RegistryError {
     }
 }
 
-/// A clock of the registry that is days ahead would end all leases at once; the lease of
-/// etcd continues.
-#[test]
-fn no_clock_takes_a_worker_id_from_a_holder() {
-    for off in [-3600 * SECOND, 60 * SECOND, 48 * 3600 * SECOND] {
-        let mut world = one_of_two();
-        world.newest().off = off;
-        let refused = refusal(&mut world, 1);
-        assert!(
-            matches!(refused, RegistryError::NoneFree { .. }),
-            "{refused:?}"
-        );
-        world.servers[1].off = off;
-        world.seconds(30);
-        assert!(world.servers[0].node.holds());
-        assert!(world.servers[1].issued_at.is_none());
-        world.check();
-    }
-}
-
-/// The holder is gone. Its lease ends by etcd's clock, whatever the registry's time does,
-/// and whatever the holder's own clock was.
-#[test]
-fn no_clock_keeps_a_worker_id_for_ever() {
-    for off in [-3600 * SECOND, 0, 3600 * SECOND] {
-        let mut world = one_of_two();
-        world.servers[0].off = off;
-        world.seconds(3);
-        world.crash(0, false);
-        world.newest().off = -off;
-        world.pass(12 * SECOND);
-        world.contact(1);
-        assert!(!world.servers[1].node.holds());
-        world.pass(5 * SECOND);
-        let waited = world.until_issues(1, 3 + off.max(0) / SECOND);
-        assert!(world.servers[1].node.holds(), "{off}: {waited:?}");
-        world.check();
-    }
-}
-
-/// A new leader begins all leases anew. The worker ID is kept for longer, but not without an end.
-#[test]
-fn a_new_leader_keeps_leases_for_longer() {
-    let mut world = one_of_two();
-    world.crash(0, false);
-    for _ in 0..3 {
-        world.pass(10 * SECOND);
-        let now = world.now;
-        let newest = world.newest();
-        newest
-            .etcd
-            .as_mut()
-            .unwrap()
-            .begin_anew(&newest.disk.1, now);
-        assert!(matches!(
-            refusal(&mut world, 1),
-            RegistryError::NoneFree { .. }
-        ));
-    }
-    world.pass(16 * SECOND);
-    assert!(world.until_issues(1, 11).is_some());
-    world.check();
-}
-
 /// The snapshot has the lease of a holder that froze after it. Another server took over,
-/// which is lost; and the restored lease begins anew.
+/// which is lost.
 #[test]
-fn a_lease_that_a_restored_snapshot_begins_anew_proves_nothing() {
+fn a_lease_of_a_restored_snapshot_proves_nothing() {
     let mut world = one_of_two();
     world.freeze(0);
     world.pass(20 * SECOND);
@@ -311,89 +170,6 @@ fn a_lease_that_a_restored_snapshot_begins_anew_proves_nothing() {
     world.hear(0, &reply);
     world.seconds(40);
     world.check();
-}
-
-/// New leaders keep the lease of a frozen holder, which another server claims meanwhile:
-/// that does not prolong what is stored. Otherwise, a snapshot that is restored would have
-/// a lease that seems to have lasted until the loss, and the takeover is lost.
-#[test]
-fn a_claim_that_is_refused_prolongs_no_lease() {
-    let mut world = one_of_two();
-    world.freeze(0);
-    world.servers[1].fixed = WorkerId::new(0);
-    world.crash(1, true);
-    let row = world.row(0).clone();
-    world.pass(12 * SECOND);
-    let now = world.now;
-    let newest = world.newest();
-    let etcd = newest.etcd.as_mut().unwrap();
-    etcd.begin_anew(&newest.disk.1, now);
-    world.pass(12 * SECOND);
-    assert!(matches!(refusal(&mut world, 1), RegistryError::Held { .. }));
-    assert_eq!(world.row(0).leased_until, row.leased_until);
-    let noted = world.newest().disk.clone();
-    assert!(world.until_issues(1, 10).is_some());
-    let lost = world.changes_since(|rows| *rows == noted.1.rows);
-    world.replace(lost, How::Snapshot);
-    world.wake(0);
-    world.pass(SECOND);
-    let refused = refusal(&mut world, 0);
-    let RegistryError::Fenced { why, .. } = refused else {
-        panic!("{refused:?}")
-    };
-    assert_eq!(why, Fence::Doubtful);
-    world.seconds(40);
-    world.check();
-}
-
-/// Marks are those of a server, whatever namespace its worker ID is from.
-#[test]
-fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
-    let mut world = world(2, 2);
-    let request = world.ask(0).unwrap();
-    let input = world.registries[0].registry_input(world.now);
-    let (state, table) = world.registries[0].disk.clone();
-    // Nobody answers that one.
-    world.crash(0, true);
-    world.second();
-    let row = world.row(0).clone();
-    assert_eq!(row.holder.identity, request.asker.identity);
-    let position = etcd::Position { term: 1, index: 1 };
-    let stored = etcd::Stored { state, position };
-    let etcd_input = etcd::EtcdInput {
-        now: input.now,
-        cluster: input.origin.system,
-        revision: 1,
-        stored_at: 1,
-        position,
-        random: 1,
-    };
-    let ahead = UnixMillis::new(world.now + 3600 * SECOND);
-    let mut other = row.clone();
-    other.holder.identity.system += 1;
-    other.bound = ahead.plus(table.pool.lease);
-    let pool = etcd::StoredPool {
-        namespace: NAMESPACE.to_string(),
-        pool: table.pool,
-    };
-    let elsewhere = vec![
-        other,
-        Row {
-            bound: ahead,
-            ..row
-        },
-    ];
-    let found = etcd::EtcdRows {
-        elsewhere,
-        ..etcd::EtcdRows::default()
-    };
-    let outcome = etcd::answer(&stored, &pool, &found, &request, &etcd_input);
-    let Answer::Granted(grant) = outcome.reply.answer else {
-        panic!("{:?}", outcome.reply.answer)
-    };
-    assert!(grant.floor < ahead);
-    assert_eq!((grant.worker.get(), grant.reached), (0, ahead));
-    assert!(outcome.row.is_some());
 }
 
 /// What servers of a new cluster find.
@@ -475,7 +251,6 @@ fn an_emptied_prefix_begins_as_a_loss() {
         let (stored, pool) = etcd::first("default", true, &input).unwrap();
         let newest = world.newest();
         newest.origin.system = 1;
-        newest.etcd.as_mut().unwrap().keys.clear();
         newest.disk = (stored.state, Table::new(pool.pool));
         world.start(1);
         let refused = refusal(&mut world, 1);
@@ -506,10 +281,12 @@ fn no_loss_is_seen_where_none_is() {
     world.seconds(20);
     let state = &world.newest().disk.0;
     assert!(state.loss.is_none() && state.stopped.is_none());
-    // Nearly all requests were renewals of which no more than that was stored.
-    let etcd = world.newest().etcd.clone().unwrap();
-    let stored = etcd.revision - 1;
-    assert!(etcd.small > 10 && stored - etcd.small < 5, "{etcd:?}");
+    // Nearly all requests were renewals, for which no more than their row was read.
+    let (revision, whole) = (
+        world.newest().etcd.clone().unwrap().revision,
+        world.newest().whole,
+    );
+    assert!(revision > 15 && whole < 5, "{revision} {whole}");
     world.check();
 }
 
@@ -526,7 +303,9 @@ fn a_log_that_begins_anew_shows_by_the_revision() {
     let input = found(12, 10).registry_input(None);
     let state = State::new(&input);
     let stored = found(12, 10).stored(state);
-    let is_loss = |input: etcd::EtcdInput| input.era(&stored).is_none();
+    let is_loss = |input: etcd::EtcdInput| {
+        input.registry_input(Some(&stored)).clean_since != stored.state.clean_since
+    };
     // The state itself was stored as revision 11, and the log was further by one or more.
     assert!(!is_loss(found(12, 11)));
     // A thousand renewals, each with entries of the log that store nothing.

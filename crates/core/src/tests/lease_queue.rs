@@ -78,7 +78,7 @@ impl World {
 
     fn reply(&mut self, request: &Request) -> Reply {
         let input = registry_input(self.now);
-        handle(&mut self.state, &mut self.table, request, &input)
+        handle(&mut self.state, &mut self.table, request, &input).0
     }
 
     fn carry(&mut self, node: &mut Node, request: &Request, behind: i64) -> Change {

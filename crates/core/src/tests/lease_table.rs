@@ -1,131 +1,75 @@
-//! The rows of a registry, as its disk has them.
+//! The rows of a registry, as its disk has them, and its host.
 
 use std::collections::BTreeMap;
 
-use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::registry::{self, Changes, Free, Rows, Vouchers, vouchers_of};
+use super::super::id::WorkerId;
+use super::super::lease::registry::{self, Rows};
 use super::super::lease::state::{RegistryInput, State};
-use super::super::lease::{Pool, RegistryMillis, Reply, Request, Row, ServerKey};
+use super::super::lease::{Pool, Reply, Request, Row};
 
 /// The rows of a pool, as a registry's disk has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Table {
     pub pool: Pool,
     pub rows: BTreeMap<WorkerId, Row>,
-    /// What systems have reached whose rows have gone to others.
-    pub reached: BTreeMap<u64, UnixMillis>,
 }
 
 impl Table {
-    pub fn new(pool: Pool) -> Self {
+    pub const fn new(pool: Pool) -> Self {
         Self {
             pool,
             rows: BTreeMap::new(),
-            reached: BTreeMap::new(),
         }
     }
 
-    /// Stores what a request has changed.
-    pub fn store(&mut self, changes: Changes) {
-        if let Some(row) = changes.row {
-            self.rows.insert(row.worker, row);
+    /// All rows, or the one of this worker ID.
+    fn read(&self, only: Option<WorkerId>) -> Rows {
+        let rows = self.rows.iter();
+        let rows = rows.filter(|(worker, _)| only.is_none_or(|only| only == **worker));
+        Rows {
+            rows: rows.map(|(worker, row)| (*worker, row.clone())).collect(),
+            elsewhere: Vec::new(),
+            is_all: only.is_none(),
         }
-        if let Some((system, bound)) = changes.reached {
-            let kept = self.reached.entry(system).or_insert(bound);
-            *kept = bound.max(*kept);
-        }
-    }
-
-    fn granted(&self) -> impl Iterator<Item = &Row> {
-        let rows = self.rows.values();
-        rows.filter(|row| self.pool.has(row.worker))
     }
 }
 
-impl Rows for Table {
-    fn get(&mut self, worker: WorkerId) -> Option<Row> {
-        self.rows.get(&worker).cloned()
-    }
-
-    fn held_by(&mut self, identity: &ServerKey) -> Vec<Row> {
-        let held = self.rows.values();
-        let held = held.filter(|row| row.holder.identity == *identity);
-        held.cloned().collect()
-    }
-
-    fn unused(&mut self) -> Option<WorkerId> {
-        let mut ids = self
-            .pool
-            .ids
-            .clone()
-            .filter_map(|id| WorkerId::new(i32::try_from(id).unwrap()));
-        ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
-    }
-
-    fn longest_free(&mut self, free: &Free) -> Option<Row> {
-        let rows = self.granted().filter(|row| free.has(row));
-        rows.min_by_key(|row| row.leased_until).cloned()
-    }
-
-    fn least_bound(&mut self, free: &Free) -> Option<Row> {
-        let rows = self.granted().filter(|row| free.has(row));
-        rows.min_by_key(|row| row.bound).cloned()
-    }
-
-    fn count_free(&mut self, free: &Free, with_unused: bool, _: i64) -> i64 {
-        let number = |count: usize| i64::try_from(count).unwrap();
-        let rows = number(self.granted().filter(|row| free.has(row)).count());
-        let unused = self.pool.size() - number(self.granted().count());
-        rows + if with_unused { unused } else { 0 }
-    }
-
-    fn latest_heard(&mut self) -> Option<RegistryMillis> {
-        self.rows.values().map(|row| row.heard).max()
-    }
-
-    fn is_later(&mut self, latest: RegistryMillis) -> bool {
-        self.rows.values().any(|row| row.leased_until > latest)
-    }
-
-    fn clamp(&mut self, latest: RegistryMillis) {
-        for row in self.rows.values_mut() {
-            row.leased_until = row.leased_until.min(latest);
-        }
-    }
-
-    fn vouchers(&mut self, asker: &ServerKey, now: RegistryMillis) -> Vouchers {
-        vouchers_of(self.rows.values(), asker, now)
-    }
-
-    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
-        let rows = self.rows.values();
-        let rows = rows.filter(|row| row.holder.identity.system == system);
-        let kept = self.reached.get(&system).copied();
-        rows.map(|row| row.bound).max().max(kept)
-    }
-}
-
-/// Answers a request, and stores what it changes.
+/// Answers a request, and stores what it changes. Also returns whether all rows were read.
 pub fn handle(
     state: &mut State,
     table: &mut Table,
     request: &Request,
     input: &RegistryInput,
-) -> Reply {
-    let pool = table.pool.clone();
-    let (reply, changes) = registry::handle(state, &pool, table, request, input);
-    table.store(changes);
-    reply
+) -> (Reply, bool) {
+    let answer = |only| {
+        let mut state = state.clone();
+        let rows = table.read(only);
+        let answer = registry::handle(&mut state, &table.pool, rows, request, input);
+        answer.map(|(reply, changes)| (reply, changes, state))
+    };
+    let only = registry::only_row(&request.ask);
+    let alone = only.and_then(|only| answer(Some(only)));
+    let is_all = alone.is_none();
+    let all = answer(None).unwrap();
+    // Others may be in the registry at the same time. So the state stays, and what they have
+    // changes nothing, unless all rows show more than a renewal may change.
+    if let Some((reply, changes, left)) = &alone {
+        assert!(!changes.state && left == state, "of {request:?}");
+        assert!(changes.rows.keys().all(|worker| Some(*worker) == only));
+        if !all.1.state {
+            assert_eq!((reply, changes), (&all.0, &all.1), "of {request:?}");
+        }
+    }
+    let (reply, changes, left) = alone.unwrap_or(all);
+    assert_eq!(changes.state, left != *state);
+    *state = left;
+    table.rows.extend(changes.rows);
+    (reply, is_all)
 }
 
-/// Revokes a worker ID, and stores that.
-pub fn revoke(
-    state: &mut State,
-    table: &mut Table,
-    worker: WorkerId,
-    input: &RegistryInput,
-) -> Option<Row> {
-    let row = registry::revoke(state, table, worker, input)?;
-    table.rows.insert(worker, row.clone());
-    Some(row)
+/// Revokes a worker ID that has a row, and stores that.
+pub fn revoke(state: &mut State, table: &mut Table, worker: WorkerId, input: &RegistryInput) {
+    if let Some(row) = table.rows.get_mut(&worker) {
+        let _ = registry::revoke(state, &table.pool, row, input);
+    }
 }

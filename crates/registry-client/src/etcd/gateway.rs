@@ -27,9 +27,8 @@ const ANSWER_MAX: u64 = 16 << 20;
 /// How many characters of an answer that is not JSON are shown.
 const LINE_MAX: usize = 120;
 
-/// gRPC's codes.
+/// gRPC's code.
 const UNAUTHENTICATED: u64 = 16;
-pub const NOT_FOUND: u64 = 5;
 
 /// What etcd says of a token that is too old.
 const OLD_TOKENS: [&str; 2] = ["invalid auth token", "revision of auth"];

@@ -5,63 +5,47 @@
 //! |---|---|---|
 //! | `/state` | [`etcd::Stored`] | never |
 //! | `/pools/NAME` | [`StoredPool`] | when the pool is dropped |
-//! | `/workers/NAMESPACE/ID` | [`Row`], as all but renewals have left it | never, not even with its pool |
-//! | `/renewals/NAMESPACE/ID` | [`Renewal`]: what the latest renewal has changed of the row | when the row is written |
-//! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
-//! | `/turn` | nothing | when whoever has put it is done, or with its lease of etcd |
-//! | `/reached/SYSTEM` | an instant that servers with this system identifier have reached under a worker ID that others have now | when a later one is written and it has passed |
+//! | `/workers/NAMESPACE/ID` | [`Row`] | never, not even with its pool |
 //!
-//! Each transaction compares the state: what writes it excludes all that was answered at the same
-//! time. Grants do; renewals do not, and each compares its own row: see [`etcd`]. What finds
-//! something changed begins anew. All reads are linearizable. A transaction whose outcome is not
+//! # Who excludes whom
+//!
+//! Each transaction fails if the state, the pool or a row that it writes has changed since it was
+//! read; a row that did not exist must not exist. What fails begins anew, after a pause that is
+//! drawn by lot, and may be twice as long each time. If it had read all rows, it reads only those that
+//! were written since: of many that ask at once, most fail many times.
+//!
+//! - **A grant** and all else but a renewal reads all rows, and writes the state. So of those that
+//!   were under way at the same time, one is stored, and the others begin anew.
+//! - **A renewal** reads its row, and writes no more than that. So it excludes other requests with
+//!   that row; and a change of the state excludes the renewals that have read the state of before. Two
+//!   renewals of different worker IDs do not exclude each other.
+//!
+//! All reads are linearizable. A transaction whose outcome is not
 //! known is made again at the next member: the core gives the same answer to the same request.
-//!
-//! # One reads all at a time
-//!
-//! What is no renewal reads all rows, and changes the state. Of many that do so at the same time all
-//! but one would read in vain, again and again. So each puts the key `/turn` before it reads, and waits
-//! while there is one. No answer depends on that: the key only spares work, and a lease of two
-//! seconds ends it if the server that has put it is gone. To make such a lease is a write, so
-//! that a server first looks whether it can have the turn: otherwise each of a thousand that wait would
-//! make one every two seconds. There is no turn without a registry, since an empty prefix means something.
-//!
-//! # The lease of etcd comes before the bound
-//!
-//! A renewal first keeps the lease of etcd alive, which writes nothing, and then stores the
-//! bound. If it gets no further, the worker ID stays with its holder for longer than the row says.
-//! If the lease ends before the bound is stored, its key goes, and the transaction fails, since it
-//! compares the key.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
+use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::gateway::{Gateway, GatewayError, NOT_FOUND, decoded, encoded, number};
+use super::gateway::{Gateway, GatewayError, decoded, encoded, number};
 use super::url::Url;
 use crate::wire::{self, MessageError};
-use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::etcd::{
-    self, EtcdInput, EtcdKey, EtcdRows, Outcome, Position, Renewal, Stored, StoredPool, Table,
-    key_of, only_row,
-};
-use snowflake_core::lease::registry;
+use snowflake_core::id::WorkerId;
+use snowflake_core::lease::etcd::{self, EtcdInput, Position, Stored, StoredPool};
+use snowflake_core::lease::registry::{self, Rows, only_row};
 use snowflake_core::lease::state::{RegistryInput, State};
-use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row};
+use snowflake_core::lease::{RegistryMillis, Reply, Request, Row};
 
-/// Two that change the registry at the same time wait for a part of this before they
-/// begin anew, and each time for a part of twice as much, up to 4 s. All but one of many that read at
-/// the same time have read in vain, and a look at the turn costs etcd work, too.
-const PAUSE_MAX: u64 = 16;
-const DOUBLED_MAX: u32 = 8;
-
-/// How long a turn lasts, in seconds, if its server is gone. The least that etcd knows.
-const TURN: u64 = 2;
+/// Two that change the registry at the same time wait for a part of this, in milliseconds, before
+/// they begin anew, and each time for a part of twice as much, up to 8 s.
+const PAUSE_MAX: u64 = 256;
+const DOUBLED_MAX: u32 = 5;
 
 /// How large the database of etcd may be, if it is not told otherwise. From half of it on, there is
 /// a warning. Etcd before version 3.6 does not tell its quota.
@@ -86,11 +70,8 @@ pub enum EtcdError {
     PoolExists,
     /// The pool would have the same worker IDs as this one.
     Overlaps(String),
-    InUse {
-        worker: WorkerId,
-        by: Box<Holder>,
-        until: RegistryMillis,
-    },
+    /// A server may use this row.
+    InUse(Box<Row>),
     NotInPool,
     NeverLeased,
     /// What is stored cannot be read: words without a full stop.
@@ -99,14 +80,9 @@ pub enum EtcdError {
     Format(u64),
 }
 
-/// What a system has reached.
-#[derive(Serialize, Deserialize)]
-struct Reached {
-    instant: UnixMillis,
-}
-
 /// Why an attempt has failed.
-enum AttemptError {
+#[derive(Debug)]
+pub(super) enum AttemptError {
     /// Something has changed meanwhile.
     Again,
     /// This member cannot be asked.
@@ -136,14 +112,14 @@ struct EtcdEntry {
     value: String,
     /// The revision of the latest change.
     changed: u64,
-    /// The lease of etcd that ends it; 0 if none does.
-    lease: u64,
 }
 
 /// What was read, at one revision.
 struct EtcdReading {
     etcd_input: EtcdInput,
     entries: BTreeMap<String, EtcdEntry>,
+    /// How many keys there are in what was read.
+    count: u64,
 }
 
 impl EtcdReading {
@@ -192,9 +168,9 @@ impl EtcdChange {
         }));
     }
 
-    fn put(&mut self, key: &str, value: &str, lease: u64) {
+    fn put(&mut self, key: &str, value: &str) {
         self.success.push(json!({ "request_put": {
-            "key": encoded(key), "value": encoded(value), "lease": lease.to_string(),
+            "key": encoded(key), "value": encoded(value),
         } }));
     }
 
@@ -216,11 +192,8 @@ pub struct EtcdRegistry {
     gateway: Gateway,
     /// The namespace of the pool that was asked last.
     namespace: Option<(String, String)>,
-    /// A lease of etcd that no key has, and its time to live in seconds.
-    spare: Option<(u64, u64)>,
-    /// The lease of etcd with which this server has put the turn, or would put it.
-    turn: Option<u64>,
-    has_turn: bool,
+    /// What a request has read in vain that is not answered yet.
+    known: Option<EtcdReading>,
     /// How often this server has found others at work since its last answer: the pauses of a server
     /// that asks again stay as long as they were.
     tries: u32,
@@ -233,9 +206,7 @@ impl EtcdRegistry {
         Self {
             gateway: Gateway::new(url),
             namespace: None,
-            spare: None,
-            turn: None,
-            has_turn: false,
+            known: None,
             tries: 0,
             grown: String::new(),
         }
@@ -250,8 +221,7 @@ impl EtcdRegistry {
         request: &Request,
         until: Instant,
     ) -> Result<Reply, EtcdError> {
-        self.turn = None;
-        let done = self.try_members(until, |host, until| {
+        self.try_members(until, |host, until| {
             match host.attempt(pool, request, until) {
                 Err(AttemptError::Ended(EtcdError::NoPool)) => {
                     host.make_first(pool, request.memory.is_some(), until)?;
@@ -259,83 +229,7 @@ impl EtcdRegistry {
                 }
                 done => done,
             }
-        });
-        if std::mem::take(&mut self.has_turn) {
-            let mut change = EtcdChange::default();
-            change.delete(&self.key("/turn"));
-            // If nobody answers, its lease ends it.
-            let _ = self.gateway.call("/v3/kv/txn", &change.body(), until);
-        }
-        done
-    }
-
-    /// Takes the turn, or finds that somebody has it: see the head of the file. Where etcd takes no
-    /// writes, there is none.
-    fn take_turn(&mut self, until: Instant) -> Result<(), AttemptError> {
-        if self.has_turn {
-            return Ok(());
-        }
-        let lease = match self.turn {
-            Some(lease) => lease,
-            None => {
-                if !self.put_turn(None, until)? {
-                    return Ok(());
-                }
-                match self.new_lease(TURN, until) {
-                    Ok(lease) => lease,
-                    Err(GatewayError::Refused { .. }) => return Ok(()),
-                    Err(failure) => return Err(failure.into()),
-                }
-            }
-        };
-        self.turn = Some(lease);
-        match self.put_turn(Some(lease), until) {
-            // The lease has ended during a pause: to wait again would waste a turn that is free.
-            Err(AttemptError::Again) if self.turn.is_none() => self.take_turn(until),
-            has_turn => {
-                self.has_turn = has_turn?;
-                Ok(())
-            }
-        }
-    }
-
-    /// Puts the turn with a lease of etcd; without one, only looks whether it can be put. Returns false
-    /// where there can be none; fails while somebody else has it.
-    fn put_turn(&mut self, lease: Option<u64>, until: Instant) -> Result<bool, AttemptError> {
-        let key = self.key("/turn");
-        let mut change = EtcdChange::default();
-        for (key, result) in [(self.key("/state"), "GREATER"), (key.clone(), "EQUAL")] {
-            change.compare.push(json!({
-                "key": encoded(&key), "target": "CREATE", "result": result, "create_revision": "0",
-            }));
-        }
-        if let Some(lease) = lease {
-            change.put(&key, "", lease);
-        }
-        let body = json!({
-            "compare": change.compare, "success": change.success,
-            "failure": [{ "request_range": { "key": encoded(&key) } }],
-        });
-        let answer = match self.gateway.call("/v3/kv/txn", &body, until) {
-            Ok(answer) => answer.body,
-            Err(GatewayError::Refused {
-                code: NOT_FOUND, ..
-            }) => {
-                self.turn = None;
-                return Err(AttemptError::Again);
-            }
-            Err(GatewayError::Refused { .. }) => return Ok(false),
-            Err(failure) => return Err(failure.into()),
-        };
-        if has_succeeded(&answer) {
-            return Ok(true);
-        }
-        match answer.pointer("/responses/0/response_range/kvs/0") {
-            None => Ok(false),
-            // It is this server's own if the answer of an earlier try was lost.
-            Some(entry) if lease.is_some() && entry.get("lease").map(number) == lease => Ok(true),
-            Some(_) => Err(AttemptError::Again),
-        }
+        })
     }
 
     /// Makes the registry if the prefix has no key; fails if it has, without this pool, or if the
@@ -369,7 +263,7 @@ impl EtcdRegistry {
             "key": begin, "range_end": end, "target": "CREATE", "result": "EQUAL",
             "create_revision": "0",
         }));
-        change.put(&pool_key, &wire::encode(&pool), 0);
+        change.put(&pool_key, &wire::encode(&pool));
         self.store(&reading, change, Some(&stored), until)
     }
 
@@ -414,7 +308,7 @@ impl EtcdRegistry {
             let mut change = EtcdChange::default();
             change.unless_changed(&reading, &key);
             change.unless_written(&reading, &pools, &end_of(&pools));
-            change.put(&key, &wire::encode(&pool), 0);
+            change.put(&key, &wire::encode(&pool));
             host.store(&reading, change, new.as_ref(), until)
         })
     }
@@ -423,23 +317,15 @@ impl EtcdRegistry {
     pub fn drop_pool(&mut self, pool: &str, until: Instant) -> Result<(), EtcdError> {
         self.try_members(until, |host, until| {
             let read = host.read_pool(pool, None, until)?;
-            let (now, era) = (read.reading.etcd_input.now, read.era());
-            let table = Table::new(&read.pool.pool, &read.found, now, era);
-            if let Some(row) = table.in_use(now) {
-                return Err(EtcdError::InUse {
-                    worker: row.worker,
-                    by: Box::new(row.holder.clone()),
-                    until: row.leased_until,
-                }
-                .into());
+            let terms = &read.pool.pool;
+            if let Some(row) = read.rows.in_use(terms, read.reading.etcd_input.now) {
+                return Err(EtcdError::InUse(Box::new(row.clone())).into());
             }
-            let mut change = read.change(host, None);
-            let (pool_key, ids) = (host.key(&format!("/pools/{pool}")), &read.pool.pool.ids);
-            for kind in ["workers", "renewals", "leases"] {
-                let place = |id| host.key(&format!("/{kind}/{}/{id:010}", read.pool.namespace));
-                change.unless_written(&read.reading, &place(ids.start), &place(ids.end));
-            }
-            change.delete(&pool_key);
+            let mut change = read.change(host);
+            let place = |id| host.key(&format!("/workers/{}/{id:010}", read.pool.namespace));
+            let ids = &terms.ids;
+            change.unless_written(&read.reading, &place(ids.start), &place(ids.end));
+            change.delete(&host.key(&format!("/pools/{pool}")));
             host.store(&read.reading, change, None, until)
         })
     }
@@ -453,51 +339,37 @@ impl EtcdRegistry {
     ) -> Result<RegistryMillis, EtcdError> {
         self.try_members(until, |host, until| {
             let id = WorkerId::new(worker).ok_or(EtcdError::NotInPool)?;
-            let read = host.read_pool(pool, None, until)?;
+            let mut read = host.read_pool(pool, Some(id), until)?;
             let terms = &read.pool.pool;
             if !terms.has(id) {
                 return Err(EtcdError::NotInPool.into());
             }
             let input = read.reading.etcd_input.registry_input(Some(&read.stored));
-            let mut state = read.stored.state.clone();
-            let mut table = Table::new(terms, &read.found, input.now, read.era());
-            let row = registry::revoke(&mut state, &mut table, id, &input);
-            let row = row.ok_or(EtcdError::NeverLeased)?;
-            let hold = terms.hold;
-            let mut change = read.change(host, Some(id));
-            host.change_row(&mut change, &read, &row);
-            let stored = read.reading.etcd_input.stored(state);
+            let row = read.rows.rows.get_mut(&id).ok_or(EtcdError::NeverLeased)?;
+            let free = registry::revoke(&mut read.stored.state, terms, row, &input);
+            let row = row.clone();
+            let mut change = read.change(host);
+            host.put_row(&mut change, &read, &row);
+            let stored = read.reading.etcd_input.stored(read.stored.state);
             host.store(&read.reading, change, Some(&stored), until)?;
-            Ok(if row.released {
-                row.leased_until
-            } else {
-                row.leased_until.plus(hold)
-            })
+            Ok(free)
         })
     }
 
     /// All that is stored, as JSON: `now` of the registry, its `state`,
-    /// `pools`, `workers` with their namespace and whether they are `live`, and `grown`.
+    /// `pools`, `workers` with their namespace, and `grown`.
     pub fn read_all(&mut self, until: Instant) -> Result<Value, EtcdError> {
         self.try_members(until, |host, until| {
             let state = host.key("/state");
-            let parts = ["/pools/", "/workers/", "/renewals/", "/leases/"];
-            let parts = parts.map(|part| host.key(part));
-            let [pools, workers, renewals, leases] = &parts;
-            let all = [pools, workers, renewals, leases].map(String::as_str);
-            let reading = host.read(&[&state], &all, until)?;
+            let (pools, workers) = (&host.key("/pools/"), &host.key("/workers/"));
+            let reading = host.read(&[&state], &[pools, workers], until)?;
             let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
             let pools = reading.below(pools).map(|(_, entry)| parsed(&entry.value));
             let pools = pools.collect::<Result<Vec<StoredPool>, _>>()?;
             let rows = reading.below(workers).map(|(place, entry)| {
-                let row = renewed(
-                    &reading,
-                    parsed(&entry.value)?,
-                    &format!("{renewals}{place}"),
-                )?;
+                let row: Row = parsed(&entry.value)?;
                 let namespace = place.split('/').next().unwrap_or_default();
-                let is_live = reading.entry(&format!("{leases}{place}")).is_some();
-                Ok(json!({ "namespace": namespace, "live": is_live, "row": row }))
+                Ok(json!({ "namespace": namespace, "row": row }))
             });
             let rows = rows.collect::<Result<Vec<Value>, EtcdError>>()?;
             Ok(json!({
@@ -507,14 +379,11 @@ impl EtcdRegistry {
         })
     }
 
-    /// Writes a row whole. What its renewal says of it is in it.
-    fn change_row(&self, change: &mut EtcdChange, read: &EtcdRead, row: &Row) {
-        let place = |kind| self.id_key(kind, &read.pool.namespace, row.worker);
-        change.put(&place("workers"), &wire::encode(row), 0);
-        let renewal = place("renewals");
-        if read.reading.entry(&renewal).is_some() {
-            change.delete(&renewal);
-        }
+    /// Writes a row, only if it is as it was read.
+    fn put_row(&self, change: &mut EtcdChange, read: &EtcdRead, row: &Row) {
+        let key = self.row_key(&read.pool.namespace, row.worker);
+        change.unless_changed(&read.reading, &key);
+        change.put(&key, &wire::encode(row));
     }
 
     /// Changes the state of the registry.
@@ -547,12 +416,12 @@ impl EtcdRegistry {
         // twice.
         let tries = u32::try_from(self.gateway.url.hosts.len()).map_or(2, |count| count.max(2));
         for left in (1..=tries).rev() {
-            let now = Instant::now();
-            let part = now + until.saturating_duration_since(now) / left;
             let why = loop {
+                let now = Instant::now();
+                let part = now + until.saturating_duration_since(now) / left;
                 let done = attempt(self, part);
                 if matches!(done, Ok(_) | Err(AttemptError::Ended(_))) {
-                    self.tries = 0;
+                    (self.tries, self.known) = (0, None);
                 }
                 match done {
                     Ok(done) => return Ok(done),
@@ -563,13 +432,15 @@ impl EtcdRegistry {
                         break "there was no answer in time".to_string();
                     }
                     Err(AttemptError::Again) => {
-                        // Others wait for who has the turn.
-                        let pause = pause(if self.has_turn { 0 } else { self.tries });
-                        let left = part.saturating_duration_since(Instant::now());
+                        let pause = pause(self.tries);
+                        let left = until.saturating_duration_since(Instant::now());
                         thread::sleep(pause.min(left));
                         self.tries = self.tries.saturating_add(1);
                         if pause >= left {
-                            break "others changed the registry again and again".to_string();
+                            let why = "others changed the registry again and again";
+                            let why = self.gateway.tell(why);
+                            self.gateway.next_host();
+                            return Err(EtcdError::Unreachable(why));
                         }
                     }
                 }
@@ -593,113 +464,62 @@ impl EtcdRegistry {
         request: &Request,
         until: Instant,
     ) -> Result<Reply, AttemptError> {
-        let mut request = request.clone();
-        let mut own = only_row(&request.ask);
-        let (read, outcome) = loop {
-            if own.is_none() {
-                self.take_turn(until)?;
-            }
-            let read = self.read_pool(pool, own, until)?;
-            request.asker.address = self.gateway.address();
-            let input = &read.reading.etcd_input;
-            let outcome = etcd::answer(&read.stored, &read.pool, &read.found, &request, input);
-            if own.is_none() || outcome.stands(&request, input) {
-                break (read, outcome);
-            }
-            own = None;
-        };
-        if outcome.state.is_none() && outcome.row.is_none() {
-            return Ok(outcome.reply);
-        }
-        let written = outcome.row.as_ref().map(|row| row.worker);
-        let asked = request.ask.token().map(|(worker, ..)| worker);
-        let mut change = read.change(self, written.or(asked));
-        let has_lease = self.change_lease(&mut change, &read, &outcome, until)?;
-        let place = |kind, worker| self.id_key(kind, &read.pool.namespace, worker);
-        match (&outcome.renewal, &outcome.row) {
-            (Some(renewal), Some(row)) => {
-                let key = place("renewals", row.worker);
-                change.put(&key, &wire::encode(renewal), 0);
-            }
-            (None, Some(row)) => self.change_row(&mut change, &read, row),
-            (_, None) => {}
-        }
-        if let Some(reached) = outcome.reached {
-            self.change_reached(&mut change, &read, reached);
-        }
-        let stored = outcome
-            .state
-            .map(|state| read.reading.etcd_input.stored(state));
-        self.store(&read.reading, change, stored.as_ref(), until)?;
-        if has_lease {
-            self.spare = None;
-        }
-        Ok(outcome.reply)
+        let draft = self.draft(pool, request, until)?;
+        self.commit(draft, until)
     }
 
-    /// Keeps what a system has reached, and of others only what lies ahead still. The state is
-    /// written with it, which guards them.
-    fn change_reached(
-        &self,
-        change: &mut EtcdChange,
-        read: &EtcdRead,
-        (system, instant): (u64, UnixMillis),
-    ) {
-        let key = |system: &u64| self.key(&format!("/reached/{system}"));
-        let known = read.found.reached.get(&system).copied();
-        let instant = known.map_or(instant, |known| known.max(instant));
-        change.put(&key(&system), &wire::encode(&Reached { instant }), 0);
-        let now = read.reading.etcd_input.now.as_nodes_clock();
-        let kept = read.found.reached.iter();
-        for (other, _) in kept.filter(|(other, instant)| **other != system && **instant <= now) {
-            change.delete(&key(other));
-        }
-    }
-
-    /// What becomes of the key that goes with a lease of etcd. Returns whether it is to last.
-    fn change_lease(
+    /// Reads, and answers.
+    pub(super) fn draft(
         &mut self,
-        change: &mut EtcdChange,
-        read: &EtcdRead,
-        outcome: &Outcome,
+        pool: &str,
+        request: &Request,
         until: Instant,
-    ) -> Result<bool, AttemptError> {
-        let Some(row) = &outcome.row else {
-            return Ok(false);
-        };
-        let key = self.id_key("leases", &read.pool.namespace, row.worker);
-        match key_of(row, &outcome.reply) {
-            EtcdKey::Stays => Ok(false),
-            EtcdKey::Goes => {
-                change.delete(&key);
-                Ok(false)
+    ) -> Result<Draft, AttemptError> {
+        let mut request = request.clone();
+        let mut only = only_row(&request.ask);
+        let (read, (reply, changes)) = loop {
+            let mut read = self.read_pool(pool, only, until)?;
+            request.asker.address = self.gateway.address();
+            let input = read.reading.etcd_input.registry_input(Some(&read.stored));
+            let (state, rows) = (&mut read.stored.state, mem::take(&mut read.rows));
+            match registry::handle(state, &read.pool.pool, rows, &request, &input) {
+                Some(answer) => break (read, answer),
+                None => only = None,
             }
-            EtcdKey::Lasts => {
-                let token = format!("{}-{:032x}", row.counter, row.nonce.0);
-                // The lease is kept alive if it is that of the same token.
-                let entry = read.reading.entry(&key);
-                let lasts = match entry.filter(|entry| entry.value == token) {
-                    Some(entry) => self.keep_alive(entry.lease, until)?,
-                    None => false,
-                };
-                if !lasts {
-                    let pool = &read.pool.pool;
-                    let hold = u64::try_from(pool.patience().plus(pool.hold).get());
-                    let seconds = hold.unwrap_or_default().div_ceil(1000);
-                    change.put(&key, &token, self.grant_lease(seconds, until)?);
-                }
-                Ok(true)
+        };
+        let mut change = read.change(self);
+        for row in changes.rows.values() {
+            self.put_row(&mut change, &read, row);
+        }
+        let is_changed = changes.state || !changes.rows.is_empty();
+        let stored = read.reading.etcd_input.stored(read.stored.state);
+        Ok(Draft {
+            reply,
+            change: is_changed.then_some((change, changes.state.then_some(stored))),
+            reading: read.reading,
+            is_all: only.is_none(),
+        })
+    }
+
+    /// Stores what an answer changes.
+    pub(super) fn commit(&mut self, draft: Draft, until: Instant) -> Result<Reply, AttemptError> {
+        if let Some((change, stored)) = draft.change {
+            let done = self.store(&draft.reading, change, stored.as_ref(), until);
+            if let Err(why) = done {
+                self.known = draft.is_all.then_some(draft.reading);
+                return Err(why);
             }
         }
+        Ok(draft.reply)
     }
 
     fn key(&self, rest: &str) -> String {
         format!("{}{rest}", self.gateway.url.prefix)
     }
 
-    /// The key of a kind for a worker ID. It has ten digits, so that keys are in their order.
-    fn id_key(&self, kind: &str, namespace: &str, worker: WorkerId) -> String {
-        self.key(&format!("/{kind}/{namespace}/{:010}", worker.get()))
+    /// The key of a row. It has ten digits, so that keys are in their order.
+    fn row_key(&self, namespace: &str, worker: WorkerId) -> String {
+        self.key(&format!("/workers/{namespace}/{:010}", worker.get()))
     }
 
     /// The state, the pool, and either one row or all rows.
@@ -719,20 +539,13 @@ impl EtcdRegistry {
                 pool.namespace
             }
         };
-        let place = |kind: &str| self.key(&format!("/{kind}/{namespace}/"));
-        let (rows, leases) = (place("workers"), place("leases"));
-        let all = ["/workers/", "/renewals/", "/reached/"].map(|part| self.key(part));
-        let [all_rows, renewals, reached] = all.each_ref().map(String::as_str);
+        let all = self.key("/workers/");
         let reading = match own {
             Some(worker) => {
-                let kinds = ["workers", "renewals", "leases"];
-                let [row, renewal, lease] = kinds.map(|kind| self.id_key(kind, &namespace, worker));
-                self.read(&[&state, &pool_key, &row, &renewal, &lease], &[], until)?
+                let row = self.row_key(&namespace, worker);
+                self.read(&[&state, &pool_key, &row], &[], until)?
             }
-            None => {
-                let parts = [all_rows, renewals, leases.as_str(), reached];
-                self.read(&[&state, &pool_key], &parts, until)?
-            }
+            None => self.read_all_rows([&state, &pool_key], &all, until)?,
         };
         let pool: StoredPool = reading.value(&pool_key)?.ok_or(EtcdError::NoPool)?;
         if pool.namespace != namespace {
@@ -743,30 +556,17 @@ impl EtcdRegistry {
             return Err(EtcdError::Unreadable(why).into());
         };
         let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
-        let mut found = EtcdRows {
+        let mut rows = Rows {
             is_all: own.is_none(),
-            ..EtcdRows::default()
+            ..Rows::default()
         };
-        for (system, entry) in reading.below(reached) {
-            let Ok(system) = system.parse() else {
-                let why = "a key has no system identifier".to_string();
-                return Err(EtcdError::Unreadable(why).into());
-            };
-            let Reached { instant } = parsed(&entry.value)?;
-            found.reached.insert(system, instant);
-        }
-        for (place, entry) in reading.below(all_rows) {
-            let is_here = format!("{all_rows}{place}").starts_with(&rows);
-            let into = if is_here {
-                &mut found.rows
+        for (place, entry) in reading.below(&all) {
+            let row: Row = parsed(&entry.value)?;
+            if place.split('/').next() == Some(&namespace) {
+                rows.rows.insert(row.worker, row);
             } else {
-                &mut found.elsewhere
-            };
-            let renewal = format!("{renewals}{place}");
-            into.push(renewed(&reading, parsed(&entry.value)?, &renewal)?);
-        }
-        for (id, _) in reading.below(&leases) {
-            found.live.extend(id.parse().ok().and_then(WorkerId::new));
+                rows.elsewhere.push(row);
+            }
         }
         self.namespace = Some((name.to_string(), namespace));
         let pool = StoredPool {
@@ -777,8 +577,41 @@ impl EtcdRegistry {
             reading,
             stored,
             pool,
-            found,
+            rows,
         })
+    }
+
+    /// Reads keys, and all rows. No row goes, so what was read before needs only what was written
+    /// since; unless that was another cluster, or one of which a snapshot was restored.
+    fn read_all_rows(
+        &mut self,
+        keys: [&str; 2],
+        prefix: &str,
+        until: Instant,
+    ) -> Result<EtcdReading, AttemptError> {
+        let known = self.known.take();
+        let since = known.as_ref().map_or(0, |known| known.revision() + 1);
+        let [state, pool] = keys.map(|key| json!({ "key": encoded(key) }));
+        let rows = json!({
+            "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
+            "min_mod_revision": since.to_string(),
+        });
+        let mut reading = self.read_ranges(vec![state, pool, rows], until)?;
+        if let Some(known) = known {
+            let (was, input) = (&known.etcd_input, &reading.etcd_input);
+            let is_another = was.cluster != input.cluster
+                || input.revision < was.revision
+                || input.position.is_behind(was.position);
+            for (key, entry) in known.entries {
+                if key.starts_with(prefix) {
+                    reading.entries.entry(key).or_insert(entry);
+                }
+            }
+            if is_another || reading.entries.len() as u64 != reading.count {
+                return Err(AttemptError::Again);
+            }
+        }
+        Ok(reading)
     }
 
     /// Reads keys, and all below prefixes; then asks where raft is.
@@ -833,10 +666,11 @@ impl EtcdRegistry {
             return Err(AttemptError::Away("the answer is not etcd's".to_string()));
         }
         let responses = answer.body.get("responses").and_then(Value::as_array);
-        let entries = responses
-            .into_iter()
-            .flatten()
-            .filter_map(|response| response.get("response_range")?.get("kvs")?.as_array())
+        let responses = responses.into_iter().flatten();
+        let ranges = responses.filter_map(|response| response.get("response_range"));
+        let count = ranges.clone().map(|range| field(range, "count")).sum();
+        let entries = ranges
+            .filter_map(|range| range.get("kvs")?.as_array())
             .flatten()
             .map(|entry| {
                 let text = |name: &str| decoded(entry.get(name));
@@ -844,7 +678,6 @@ impl EtcdRegistry {
                     // An empty value is left out.
                     value: text("value").unwrap_or_default(),
                     changed: field(entry, "mod_revision"),
-                    lease: field(entry, "lease"),
                 };
                 Some((text("key")?, stored))
             })
@@ -863,6 +696,7 @@ impl EtcdRegistry {
                 random: u128::from_ne_bytes(random().map_err(AttemptError::Away)?),
             },
             entries,
+            count,
         })
     }
 
@@ -877,64 +711,12 @@ impl EtcdRegistry {
         let key = self.key("/state");
         change.unless_changed(reading, &key);
         if let Some(stored) = stored {
-            change.put(&key, &wire::encode(stored), 0);
-        }
-        if self.has_turn {
-            change.delete(&self.key("/turn"));
+            change.put(&key, &wire::encode(stored));
         }
         match self.gateway.call("/v3/kv/txn", &change.body(), until) {
-            Ok(answer) if has_succeeded(&answer.body) => {
-                self.has_turn = false;
-                Ok(())
-            }
+            Ok(answer) if has_succeeded(&answer.body) => Ok(()),
             Ok(_) => Err(AttemptError::Again),
-            // The lease has ended before it had its key.
-            Err(GatewayError::Refused {
-                code: NOT_FOUND, ..
-            }) => {
-                self.spare = None;
-                Err(AttemptError::Again)
-            }
             Err(failure) => Err(failure.into()),
-        }
-    }
-
-    /// Begins a lease of etcd anew. False if it has ended.
-    fn keep_alive(&mut self, lease: u64, until: Instant) -> Result<bool, AttemptError> {
-        let body = json!({ "ID": lease.to_string() });
-        match self.gateway.call("/v3/lease/keepalive", &body, until) {
-            Ok(answer) => {
-                let left = answer.body.get("result").and_then(|it| it.get("TTL"));
-                Ok(left.map_or(0, number) > 0)
-            }
-            Err(GatewayError::Refused {
-                code: NOT_FOUND, ..
-            }) => Ok(false),
-            Err(failure) => Err(failure.into()),
-        }
-    }
-
-    /// A new lease of etcd.
-    fn grant_lease(&mut self, seconds: u64, until: Instant) -> Result<u64, AttemptError> {
-        // One that a transaction did not get to use has its time from before.
-        if let Some((lease, of)) = self.spare.take()
-            && of == seconds
-            && self.keep_alive(lease, until)?
-        {
-            self.spare = Some((lease, of));
-            return Ok(lease);
-        }
-        let lease = self.new_lease(seconds, until)?;
-        self.spare = Some((lease, seconds));
-        Ok(lease)
-    }
-
-    fn new_lease(&mut self, seconds: u64, until: Instant) -> Result<u64, GatewayError> {
-        let body = json!({ "TTL": seconds.to_string() });
-        let answer = self.gateway.call("/v3/lease/grant", &body, until)?;
-        match answer.body.get("ID").map_or(0, number) {
-            0 => Err(GatewayError::Away("etcd has granted no lease".to_string())),
-            lease => Ok(lease),
         }
     }
 }
@@ -944,37 +726,26 @@ struct EtcdRead {
     reading: EtcdReading,
     stored: Stored,
     pool: StoredPool,
-    found: EtcdRows,
+    rows: Rows,
 }
 
 impl EtcdRead {
-    /// See [`EtcdInput::era`].
-    fn era(&self) -> Option<u64> {
-        self.reading.etcd_input.era(&self.stored)
-    }
-
-    /// A transaction that fails if the pool has changed, or what was read of this worker ID.
-    fn change(&self, host: &EtcdRegistry, worker: Option<WorkerId>) -> EtcdChange {
+    /// A transaction that fails if the pool has changed.
+    fn change(&self, host: &EtcdRegistry) -> EtcdChange {
         let mut change = EtcdChange::default();
-        let name = &self.pool.pool.name;
-        change.unless_changed(&self.reading, &host.key(&format!("/pools/{name}")));
-        for kind in ["workers", "renewals", "leases"] {
-            if let Some(worker) = worker {
-                let key = host.id_key(kind, &self.pool.namespace, worker);
-                change.unless_changed(&self.reading, &key);
-            }
-        }
+        let key = host.key(&format!("/pools/{}", self.pool.pool.name));
+        change.unless_changed(&self.reading, &key);
         change
     }
 }
 
-/// A row with its renewal, whose key this is.
-fn renewed(reading: &EtcdReading, row: Row, key: &str) -> Result<Row, EtcdError> {
-    let renewal: Option<Renewal> = reading.value(key)?;
-    Ok(match renewal {
-        Some(renewal) => renewal.row(row),
-        None => row,
-    })
+/// An answer that is not stored yet.
+pub(super) struct Draft {
+    reply: Reply,
+    reading: EtcdReading,
+    is_all: bool,
+    /// The transaction, with the state if that changes; `None` if nothing does.
+    change: Option<(EtcdChange, Option<Stored>)>,
 }
 
 /// Why a member with this status takes no writes, or soon will not: a sentence, or nothing. Etcd

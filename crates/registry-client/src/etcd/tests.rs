@@ -12,14 +12,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::gateway::{Gateway, decoded, encoded, number};
-use super::host::{EtcdError, EtcdRegistry, grown};
+use super::host::{AttemptError, EtcdError, EtcdRegistry, grown};
 use super::url::Url;
 use crate::wire::FORMAT;
-use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use snowflake_core::lease::etcd::StoredPool;
+use snowflake_core::id::{BootNanos, UnixMillis};
+use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
-    Answer, Ask, Cause, Grant, Holder, Memory, Nonce, Pool, RegistryError, RegistryMillis, Request,
-    ServerKey,
+    Answer, Ask, Cause, Grant, Holder, Memory, Nonce, RegistryError, Request, ServerKey,
 };
 
 /// An etcd of one member, with its data in a folder of its own.
@@ -123,17 +122,19 @@ fn now() -> UnixMillis {
     UnixMillis::new(now.as_millis().try_into().unwrap())
 }
 
+const ANY: Ask = Ask::Acquire {
+    fixed: None,
+    last: None,
+    holding: None,
+};
+
 /// A server, as far as it asks.
 struct Server {
     host: EtcdRegistry,
     asker: Holder,
     number: u64,
-    /// How far its clock is ahead.
-    off: Millis,
     memory: Option<Memory>,
     grant: Option<Grant>,
-    /// How long it waits for an answer.
-    wait: Duration,
 }
 
 impl Server {
@@ -155,36 +156,32 @@ impl Server {
                 data_directory: "/var/lib/postgresql/15/main".to_string(),
             },
             number: 0,
-            off: Millis::ZERO,
             memory: None,
             grant: None,
-            wait: Duration::from_secs(10),
+        }
+    }
+
+    fn request(&mut self, ask: Ask) -> Request {
+        self.number += 1;
+        Request {
+            asker: self.asker.clone(),
+            nonce: Nonce(u128::from(self.asker.identity.inode) << 96 | 77),
+            number: self.number,
+            clock: now(),
+            memory: self.memory,
+            ask,
         }
     }
 
     fn ask(&mut self, ask: Ask) -> Result<Answer, EtcdError> {
-        self.number += 1;
-        let request = Request {
-            asker: self.asker.clone(),
-            nonce: Nonce(u128::from(self.asker.identity.inode) << 96 | 77),
-            number: self.number,
-            clock: now().plus(self.off),
-            memory: self.memory,
-            ask,
-        };
-        let reply = self
-            .host
-            .ask("default", &request, Instant::now() + self.wait)?;
+        let request = self.request(ask);
+        let reply = self.host.ask("default", &request, soon())?;
         self.memory = Some(reply.memory);
         Ok(reply.answer)
     }
 
     fn acquire(&mut self) -> Result<Answer, EtcdError> {
-        let answer = self.ask(Ask::Acquire {
-            fixed: None,
-            last: None,
-            holding: None,
-        })?;
+        let answer = self.ask(ANY)?;
         if let Answer::Granted(grant) = &answer {
             self.grant = Some(grant.clone());
         }
@@ -255,19 +252,20 @@ fn keys(etcd: &Etcd) -> BTreeMap<String, (u64, usize)> {
 }
 
 #[test]
-fn a_renewal_writes_one_small_key() {
-    let Some(etcd) = Etcd::start("small") else {
+fn a_renewal_writes_its_row() {
+    let Some(etcd) = Etcd::start("row") else {
         return;
     };
     make_registry(&etcd);
     let mut server = granted(&etcd, 1);
-    assert!(server.renew());
+    let mut next = granted(&etcd, 2);
+    assert!(server.renew() && next.renew());
     let before = keys(&etcd);
     let kinds: Vec<&str> = before
         .keys()
         .filter_map(|key| key.split('/').nth(2))
         .collect();
-    assert_eq!(kinds, ["leases", "pools", "renewals", "state", "workers"]);
+    assert_eq!(kinds, ["pools", "state", "workers", "workers"]);
     assert!(server.renew());
     let after = keys(&etcd);
     let changed: Vec<_> = after
@@ -278,69 +276,97 @@ fn a_renewal_writes_one_small_key() {
     let [(key, (_, size))] = &changed[..] else {
         panic!("{changed:?}")
     };
-    assert!(key.starts_with("/snowflake_id/renewals/default/"), "{key}");
-    assert!(*size <= 300, "{size}");
-    // What was stored of the renewal is what others see.
+    assert_eq!(**key, "/snowflake_id/workers/default/0000000000");
+    assert!(*size <= 1000, "{size}");
     let all = server.host.read_all(soon()).unwrap();
     let row = &all["workers"][0]["row"];
     assert_eq!((&row["number"], &row["renewed"]), (&json!(3), &json!(true)));
     assert_eq!(row["bound"], json!(server.grant.as_ref().unwrap().bound));
-    // What comes next removes the renewal.
     let _ = server.host.revoke("default", 0, soon()).unwrap();
     assert!(!server.renew());
-    assert!(!keys(&etcd).contains_key(*key));
     let all = server.host.read_all(soon()).unwrap();
     assert_eq!(all["workers"][0]["row"]["bound"], row["bound"]);
 }
 
-/// What is no renewal waits for its turn, and leaves none behind; a turn ends with its lease.
+/// An answer that depends on what has changed since it was read is not stored.
 #[test]
-fn one_reads_all_at_a_time() {
-    let Some(etcd) = Etcd::start("turn") else {
+fn what_others_have_stored_meanwhile_stays() {
+    let Some(etcd) = Etcd::start("meanwhile") else {
         return;
     };
     make_registry(&etcd);
-    let has_turn = || keys(&etcd).contains_key("/snowflake_id/turn");
-    let put = |lease: &Value| {
-        let (key, value) = (encoded("/snowflake_id/turn"), encoded("somebody"));
-        let turn = json!({ "key": key, "value": value, "lease": lease });
-        etcd.call("/v3/kv/put", &turn);
-    };
     let mut server = granted(&etcd, 1);
-    assert!(!has_turn());
-    put(&json!("0"));
-    assert!(server.renew());
-    let before = keys(&etcd);
-    // Who waits makes no lease of etcd: a thousand would make hundreds in a second.
-    let leases = || {
-        etcd.call("/v3/lease/leases", &json!({}))["leases"]
-            .as_array()
-            .map_or(0, Vec::len)
+    let mut host = EtcdRegistry::new(etcd.url());
+    let mut is_stored = |server: &mut Server, ask: Ask, meanwhile: &mut dyn FnMut(&mut Server)| {
+        let request = server.request(ask);
+        let draft = host.draft("default", &request, soon()).unwrap();
+        meanwhile(server);
+        let before = etcd.entries();
+        match host.commit(draft, soon()) {
+            Ok(_) => true,
+            Err(AttemptError::Again) => {
+                assert_eq!(etcd.entries(), before);
+                false
+            }
+            Err(why) => panic!("{why:?}"),
+        }
     };
-    let leases_before = leases();
-    assert!(leases_before > 0);
-    let mut next = Server::new(&etcd, 2);
-    next.wait = Duration::from_millis(500);
-    let answer = next.acquire();
-    assert!(
-        matches!(answer, Err(EtcdError::Unreachable(_) | EtcdError::Late(_))),
-        "{answer:?}"
-    );
-    assert_eq!(keys(&etcd), before);
-    assert_eq!(leases(), leases_before);
-    let lease = etcd.call("/v3/lease/grant", &json!({ "TTL": "2" }));
-    put(&lease["ID"]);
-    next.wait = Duration::from_secs(10);
-    assert!(matches!(next.acquire(), Ok(Answer::Granted(_))));
-    assert!(!has_turn());
-    // Nor does one that is refused leave its turn.
-    let answer = Server::new(&etcd, 3).ask(Ask::Acquire {
-        fixed: WorkerId::new(2000),
-        last: None,
-        holding: None,
-    });
-    let _ = refused(answer.unwrap());
-    assert!(!has_turn());
+    let renewal = server.renewal().unwrap();
+    assert!(is_stored(&mut server, renewal, &mut |_| ()));
+    // A later renewal has a later bound, and changes nothing but its row.
+    let renewal = server.renewal().unwrap();
+    let renews = &mut |server: &mut Server| assert!(server.renew());
+    assert!(!is_stored(&mut server, renewal, renews));
+    // Of two servers that have read that nobody has worker ID 1, one gets it.
+    let mut other = Server::new(&etcd, 2);
+    let acquires = &mut |_: &mut Server| drop(granted(&etcd, 3));
+    assert!(!is_stored(&mut other, ANY, acquires));
+    // A renewal of others changes nothing for a grant.
+    assert!(is_stored(&mut other, ANY, &mut |_| assert!(server.renew())));
+    // A new era counts for all.
+    let declares = &mut |server: &mut Server| {
+        let declare = |state: &mut State, input: &RegistryInput| state.declare(input);
+        server.host.change_state(soon(), declare).unwrap();
+    };
+    let mut next = Server::new(&etcd, 4);
+    assert!(!is_stored(&mut next, ANY, declares));
+    let renewal = server.renewal().unwrap();
+    assert!(!is_stored(&mut server, renewal, declares));
+}
+
+/// What fails reads only what was written since, unless that is not all.
+#[test]
+fn rows_that_were_read_in_vain_serve_the_next_try() {
+    let Some(etcd) = Etcd::start("vain") else {
+        return;
+    };
+    make_registry(&etcd);
+    let mut holders = [1, 2].map(|number| granted(&etcd, number));
+    let mut server = Server::new(&etcd, 3);
+    let mut host = EtcdRegistry::new(etcd.url());
+    let request = server.request(ANY);
+    let fails = |host: &mut EtcdRegistry, number| {
+        let draft = host.draft("default", &request, soon()).unwrap();
+        granted(&etcd, number);
+        assert!(matches!(
+            host.commit(draft, soon()),
+            Err(AttemptError::Again)
+        ));
+    };
+    fails(&mut host, 4);
+    assert!(holders.iter_mut().all(Server::renew));
+    fails(&mut host, 5);
+    // A key is gone, so what was read before is not there any more.
+    let row = encoded("/snowflake_id/workers/default/0000000000");
+    etcd.call("/v3/kv/deleterange", &json!({ "key": row }));
+    let lacks = host.draft("default", &request, soon());
+    assert!(matches!(lacks, Err(AttemptError::Again)));
+    let draft = host.draft("default", &request, soon()).unwrap();
+    let Answer::Granted(grant) = host.commit(draft, soon()).unwrap().answer else {
+        panic!("not granted")
+    };
+    assert_eq!((grant.worker.get(), grant.counter), (0, 1));
+    assert_eq!(keys(&etcd).len(), 2 + 4);
 }
 
 /// Renewals of different servers do not exclude each other, and grants go between them.
@@ -455,7 +481,7 @@ fn what_has_another_format_is_neither_read_nor_changed() {
     make_registry(&etcd);
     let mut server = granted(&etcd, 1);
     let format = |number| format!("\"format\":{number},");
-    for part in ["state", "pools", "workers", "renewals"] {
+    for part in ["state", "pools", "workers"] {
         let stored = etcd.entries().into_iter().find(|entry| {
             let key = decoded(Some(&entry["key"])).unwrap();
             key.split('/').nth(2) == Some(part)
@@ -478,91 +504,10 @@ fn what_has_another_format_is_neither_read_nor_changed() {
             matches!(answer, Err(EtcdError::Format(format)) if format == FORMAT + 1),
             "{part}: {answer:?}"
         );
-        let mut after = keys(&etcd);
-        after.retain(|key, _| !key.ends_with("/turn"));
-        assert_eq!(after, before, "{part}");
+        assert_eq!(keys(&etcd), before, "{part}");
         put(&ours);
         assert!(server.renew(), "{part}");
     }
-}
-
-/// A renewal keeps etcd's lease alive, which lasts for the patience and the hold.
-#[test]
-fn a_renewal_begins_the_lease_of_etcd_anew() {
-    let Some(etcd) = Etcd::start("alive") else {
-        return;
-    };
-    make_registry(&etcd);
-    let mut server = granted(&etcd, 1);
-    let entries = etcd.entries();
-    let lease = entries
-        .iter()
-        .find_map(|entry| entry.get("lease"))
-        .unwrap()
-        .clone();
-    let left = || number(&etcd.call("/v3/lease/timetolive", &json!({ "ID": lease }))["TTL"]);
-    let until = Instant::now() + Duration::from_secs(10);
-    while left() > 57 {
-        assert!(Instant::now() < until);
-        thread::sleep(Duration::from_millis(100));
-    }
-    assert!(server.renew());
-    assert!(left() >= 59, "{}", left());
-    // Without its lease, the key comes back, with another one.
-    etcd.call("/v3/lease/revoke", &json!({ "ID": lease }));
-    assert!(server.renew());
-    let other = etcd
-        .entries()
-        .iter()
-        .find_map(|entry| entry.get("lease").cloned());
-    assert!(other.is_some_and(|other| other != lease));
-}
-
-/// What a system has reached is kept when another one takes its worker ID, until it has passed.
-#[test]
-fn what_a_system_has_reached_outlives_its_row() {
-    let Some(etcd) = Etcd::start("reached") else {
-        return;
-    };
-    let mut ahead = Server::new(&etcd, 1);
-    let pool = StoredPool {
-        namespace: "default".to_string(),
-        pool: Pool::default_at(RegistryMillis::new(0)),
-    };
-    ahead.host.create_pool(&pool, Some(true), soon()).unwrap();
-    ahead.off = Millis::new(3_600_000);
-    ahead.acquire().unwrap();
-    let lost = ahead.grant.clone().unwrap();
-    let answer = ahead.ask(Ask::Release {
-        worker: lost.worker,
-        counter: lost.counter,
-        bound: lost.bound,
-        end: lost.bound,
-    });
-    assert_eq!(answer.unwrap(), Answer::Released);
-    let passed = encoded("{\"format\":1,\"instant\":5}");
-    for name in ["/snowflake_id/reached/5", "/snowflake_id/reached/6"] {
-        let put = json!({ "key": encoded(name), "value": passed });
-        etcd.call("/v3/kv/put", &put);
-    }
-    let answer = Server::new(&etcd, 2).ask(Ask::Acquire {
-        fixed: WorkerId::new(0),
-        last: None,
-        holding: None,
-    });
-    let Answer::Granted(taken) = answer.unwrap() else {
-        panic!("not granted")
-    };
-    assert_eq!((taken.worker, taken.floor), (lost.worker, lost.bound));
-    let kept: Vec<String> = keys(&etcd)
-        .into_keys()
-        .filter_map(|key| Some(key.strip_prefix("/snowflake_id/reached/")?.to_string()))
-        .collect();
-    assert_eq!(kept, [ahead.asker.identity.system.to_string()]);
-    ahead.acquire().unwrap();
-    let grant = ahead.grant.unwrap();
-    assert_ne!(grant.worker, lost.worker);
-    assert_eq!(grant.reached, lost.bound);
 }
 
 /// The size counts from above half of the usual quota on; an alarm counts at any size.
