@@ -212,17 +212,21 @@ $admin->safe_psql('postgres', create_pool(q{'one', int8range(20, 21), lease => '
 cmp_ok($etcd->row(20)->{counter}, '>', 2, 'its worker IDs are not forgotten');
 check_all('before a snapshot is restored', $etcd);
 
-# A snapshot is restored, under the same names. What was leased since then is lost.
+# A snapshot is restored, under the same names. What was leased since then is lost; a server that
+# lives tells what it has, and others wait.
 my $snapshot = PostgreSQL::Test::Utils::tempdir() . '/snapshot.db';
 $etcd->etcdctl('snapshot', 'save', $snapshot);
 $d->start;
 is(first_id($d, 'a lease that will be lost'), 20, 'the worker ID');
+my $losses = in_log($d, qr/lost worker ID 20/);
 $etcd->kill_members(0);
 $etcd->restore($snapshot);
-wait_until('nobody gets a worker ID for a while', sub { in_log($d, qr/may have lost leases \(its server has crashed, or was restored from a snapshot\)/) > 0 });
 $c->start;
+wait_until('a server that starts waits', sub { in_log($c, qr/may have lost leases \(its server has crashed, or was restored from a snapshot\)/) > 0 });
 wait_for_ids($a, 'a snapshot was restored');
-is(first_id($d, 'its lease was lost', 60), 20, 'a new one');
+first_id($c, 'the wait is over', 60);
+is(first_id($d, 'its grant was lost'), 20, 'it has the worker ID still');
+is(in_log($d, qr/lost worker ID 20/), $losses, 'and had it all the time');
 check_all('a snapshot', $etcd);
 
 # A new etcd in the same place knows nothing; nobody issues past the bound, which only the
