@@ -223,9 +223,7 @@ impl Host for Postgres<Caller> {
         // Whether there is more, and whether a registry can give it.
         let look = |_: &mut TrustedClock, tenure| {
             let Tenure {
-                generation,
-                not_after: bound,
-                ..
+                generation, bound, ..
             } = tenure;
             let near = os_clock::wall().millis().max(bound.unwrap_or(needed));
             let has_more = generation != mine || bound.is_none_or(|bound| bound > needed);

@@ -159,7 +159,7 @@ impl LeaseSlot {
             let bits = after.generation.bits();
             self.generation.store(bits, Ordering::Release);
         }
-        let is_news = (before.generation, before.not_after) != (after.generation, after.not_after);
+        let is_news = (before.generation, before.bound) != (after.generation, after.bound);
         (result, is_news)
     }
 }

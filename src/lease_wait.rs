@@ -23,7 +23,7 @@ pub fn await_worker_id(shared: &Shared) -> bool {
             break true;
         }
         let waits = shared.with_lease(|_, state| {
-            let is_registered = state.tenure.not_after.is_some();
+            let is_registered = state.tenure.bound.is_some();
             is_registered.then(|| state.shown.waits_since.unwrap_or(from))
         });
         let Some(since) = waits else {
@@ -46,7 +46,7 @@ pub fn await_worker_id(shared: &Shared) -> bool {
 pub fn no_worker_id(max: u64) -> Error {
     let found = shmem::shared().ok().and_then(|shared| {
         let shown = shared.with_lease(|_, state| {
-            let is_registered = state.tenure.not_after.is_some();
+            let is_registered = state.tenure.bound.is_some();
             is_registered.then(|| state.shown.clone())
         });
         shown.map(|shown| (shown, shared.has_keeper()))

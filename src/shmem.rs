@@ -674,12 +674,12 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot, holders: *mut Proces
     }
     let worker = guc::worker_id().map(WorkerId::get);
     let Some(worker) = worker else {
-        if tenure.not_after.is_none() {
+        if tenure.bound.is_none() {
             error::started_without_worker_id().warning();
         }
         return;
     };
-    let until = match tenure.not_after {
+    let until = match tenure.bound {
         Some(_) => ", once the registry has granted it",
         None => "",
     };

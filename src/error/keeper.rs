@@ -265,12 +265,12 @@ impl LeaseTexts {
         if let Some(before) = before.filter(|before| *before != right.worker) {
             detail += &format!(" Before, it was worker ID {}.", before.get());
         }
-        let lead = right.not_before.since(now);
+        let lead = right.floor.since(now);
         if lead > Millis::ZERO {
             detail += &format!(
                 " IDs under it start at {}, {} ahead of the clock of this server, since {}. The \
                  lead shrinks by itself.",
-                display(right.not_before),
+                display(right.floor),
                 rounded(lead),
                 because(cause)
             );
@@ -313,7 +313,7 @@ impl LeaseTexts {
             detail += &format!(
                 " IDs of times before {} are issued under it still, since nobody else issues these. \
                  The server asks for a worker ID again.",
-                display(right.not_after)
+                display(right.bound)
             );
         }
         warned(format!("lost worker ID {}", right.worker.get())).detail(detail)
@@ -341,11 +341,11 @@ impl LeaseTexts {
             (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
         };
         let lasts = match (right, unclaimed) {
-            (Some(right), _) if right.not_after > now => format!(
+            (Some(right), _) if right.bound > now => format!(
                 " IDs continue until {}, which is in {}; those of a generator that leads the \
                  clock stop sooner.",
-                display(right.not_after),
-                rounded(right.not_after.since(now))
+                display(right.bound),
+                rounded(right.bound.since(now))
             ),
             (None, Some(worker)) => format!(
                 " IDs are issued under worker ID {} as without a registry; from the next restart \
@@ -361,7 +361,7 @@ impl LeaseTexts {
 
     /// The bound was reached while the registry gave nothing.
     pub fn ended(&self, right: &HeldLease, failure: &LeaseFailure) -> Error {
-        let (worker, end) = (right.worker.get(), display(right.not_after));
+        let (worker, end) = (right.worker.get(), display(right.bound));
         warned(format!(
             "no IDs are issued any more under worker ID {worker}: its lease ended at {end}"
         ))

@@ -164,7 +164,7 @@ impl Lease {
             if !is_resumed {
                 // A grant of which nothing is known any more, or a server without a worker
                 // ID of its own.
-                if tenure.not_after.is_some() == tenure.generation.worker().is_some() {
+                if tenure.bound.is_some() == tenure.generation.worker().is_some() {
                     state.tenure = tenure.closed();
                 }
                 state.shown = Shown::default();
@@ -283,7 +283,7 @@ impl Lease {
     /// The log tells once that the bound was reached.
     fn tell_of_end(&mut self, now: UnixMillis) {
         let ended = self.node.failure().zip(self.node.right());
-        let ended = ended.filter(|(_, right)| right.not_after <= now);
+        let ended = ended.filter(|(_, right)| right.bound <= now);
         if let Some((failure, right)) = ended.filter(|_| !self.has_ended) {
             self.texts.ended(&right, failure).warning();
         }
@@ -298,7 +298,7 @@ impl Lease {
         now: &NodeInput,
     ) -> Option<Release> {
         let right = before.right()?;
-        let end = end.max(right.not_before);
+        let end = end.max(right.floor);
         let request = Some(before.close_before(&mut self.node, end, now)?);
         Some(Release {
             node: before,
@@ -329,7 +329,7 @@ impl Lease {
         let now = reading.wall.millis();
         let right = self.node.right();
         self.needed
-            .take_if(|needed| right.is_some_and(|right| right.not_after > needed.instant));
+            .take_if(|needed| right.is_some_and(|right| right.bound > needed.instant));
         self.know_need();
         let max_ahead = self.node.terms().map(|terms| terms.max_ahead);
         let until = reply.and_then(|reply| match &reply.answer {
@@ -355,21 +355,20 @@ impl Lease {
                     reached, because, ..
                 } = change
                 {
-                    let (worker, floor) = (right.worker, right.not_before);
-                    let granted =
-                        tenure.granted(worker, floor, right.not_after, *reached, max_ahead);
+                    let (worker, floor) = (right.worker, right.floor);
+                    let granted = tenure.granted(worker, floor, right.bound, *reached, max_ahead);
                     state.tenure = granted;
                     state.granted = granted.generation;
                     shown.since = Some(now);
-                    shown.because = (right.not_before > now).then_some(*because);
+                    shown.because = (right.floor > now).then_some(*because);
                     shown.waits_since = None;
                 } else if is_in_force {
-                    state.tenure = tenure.renewed(right.not_after);
+                    state.tenure = tenure.renewed(right.bound);
                 }
                 shown.counter = right.counter;
                 shown.nonce = Some(nonce);
             }
-            if tenure.not_after.is_none() && right.is_none() {
+            if tenure.bound.is_none() && right.is_none() {
                 unclaimed = tenure.generation.worker();
             }
             shown.leased_until = until.or(shown.leased_until);
@@ -544,8 +543,8 @@ impl Release {
 /// Without a registry the server has the worker ID of its settings, at once.
 pub fn leave_registry(state: &mut LeaseState) {
     let mut tenure = state.tenure;
-    let since = state.shown.since.filter(|_| tenure.not_after.is_none());
-    if tenure.not_after.is_some() {
+    let since = state.shown.since.filter(|_| tenure.bound.is_none());
+    if tenure.bound.is_some() {
         tenure = tenure.unregistered(guc::worker_id());
     }
     *state = LeaseState::new(tenure, since.or_else(|| Some(os_clock::wall().millis())));

@@ -107,7 +107,7 @@ impl Causes {
         let began = shmem::shared().ok().and_then(|shared| {
             shared.with_lease(|_, state| {
                 Some((
-                    state.tenure.not_before?,
+                    state.tenure.floor?,
                     state.shown.since?,
                     state.shown.because?,
                 ))
@@ -250,7 +250,7 @@ c_function!(snowflake_worker, |call| {
     let shared = shmem::shared()?;
     let (tenure, shown) = shared.with_lease(|_, state| (state.tenure, state.shown.clone()));
     let worker = tenure.generation.worker();
-    let is_granted = tenure.not_before.is_some();
+    let is_granted = tenure.floor.is_some();
     let source = match (worker, guc::worker()) {
         (None, _) => "none",
         (Some(_), (Some(_), guc::Source::Setting)) => "setting",
@@ -279,7 +279,7 @@ c_function!(snowflake_worker, |call| {
         text(registry).filter(|_| reads_all),
         text(pool),
         token.filter(|_| reads_all),
-        tenure.not_after.filter(|_| is_granted).map(time::to_datum),
+        tenure.bound.filter(|_| is_granted).map(time::to_datum),
         shown
             .leased_until
             .filter(|_| is_granted)

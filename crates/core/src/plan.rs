@@ -460,7 +460,7 @@ impl Generator {
 
     /// All IDs of earlier holders of the worker ID lie before this.
     fn tenure_floor(s: &PlanInput) -> Option<UnixMillis> {
-        s.tenure.not_before.max(s.least).filter(|_| s.begins())
+        s.tenure.floor.max(s.least).filter(|_| s.begins())
     }
 
     /// How far ahead of the wall clock the generator may continue.
@@ -523,7 +523,7 @@ impl Generator {
         goes_on: bool,
     ) -> Result<Option<Tick>, ReserveError> {
         let layout = self.layout;
-        let Some(bound) = s.tenure.not_after else {
+        let Some(bound) = s.tenure.bound else {
             return Ok(None);
         };
         let end = layout.tick_from(bound);
@@ -559,7 +559,7 @@ impl Generator {
         let past = s.tenure.high_water.max(Some(near))?;
         let past = past.plus(s.settings.reserve).plus(s.forgiven_lead);
         // A mark before the floor moves nothing.
-        let latest = past.max(s.tenure.not_before?);
+        let latest = past.max(s.tenure.floor?);
         Some(self.layout.instant_of(self.layout.tick_from(latest)))
     }
 
@@ -589,7 +589,7 @@ impl Generator {
         // Under a new worker ID, nothing was issued from the start on. What was issued
         // in any clock before it, perhaps by another server, is not known.
         let knows_nothing = if at_start {
-            s.tenure.not_before.is_some()
+            s.tenure.floor.is_some()
         } else {
             s.is_new
         };
@@ -664,7 +664,7 @@ impl Generator {
             return Err(ReserveError::WorkerUsed { by: by.millis() });
         }
         // Nothing lies before the floor of a grant.
-        let is_granted = s.is_new && s.tenure.not_before.is_some();
+        let is_granted = s.is_new && s.tenure.floor.is_some();
         let reached = s.written.map(|mark| layout.tick_from(mark)).max(Some(at));
         match reached.filter(|reached| is_granted && start < *reached) {
             None => in_rotation(rotation, start, false),

@@ -102,9 +102,9 @@ impl Generation {
 pub struct Tenure {
     pub generation: Generation,
     /// No ID is of a tick that begins before this. `Some` if the worker ID was granted.
-    pub not_before: Option<UnixMillis>,
+    pub floor: Option<UnixMillis>,
     /// No ID is of a tick that begins at or after this. `None` without a registry.
-    pub not_after: Option<UnixMillis>,
+    pub bound: Option<UnixMillis>,
     /// How far one generator may lead the server's clock; `None` without a registry.
     pub max_ahead: Option<Millis>,
     /// The latest bound that this server has had before, as far as it and the registry
@@ -116,8 +116,8 @@ impl Tenure {
     /// A server that does not know yet who it is.
     pub const NONE: Self = Self {
         generation: Generation::NONE,
-        not_before: None,
-        not_after: None,
+        floor: None,
+        bound: None,
         max_ahead: None,
         high_water: None,
     };
@@ -128,7 +128,7 @@ impl Tenure {
     pub fn unregistered(self, worker: Option<WorkerId>) -> Self {
         Self {
             generation: self.generation.next(worker),
-            high_water: self.high_water.max(self.not_after),
+            high_water: self.high_water.max(self.bound),
             ..Self::NONE
         }
     }
@@ -145,10 +145,10 @@ impl Tenure {
     ) -> Self {
         Self {
             generation: self.generation.next(Some(worker)),
-            not_before: Some(floor),
-            not_after: Some(bound),
+            floor: Some(floor),
+            bound: Some(bound),
             max_ahead: Some(max_ahead),
-            high_water: self.high_water.max(self.not_after).max(Some(reached)),
+            high_water: self.high_water.max(self.bound).max(Some(reached)),
         }
     }
 
@@ -157,7 +157,7 @@ impl Tenure {
     #[must_use]
     pub fn renewed(self, bound: UnixMillis) -> Self {
         Self {
-            not_after: self.not_after.max(Some(bound)),
+            bound: self.bound.max(Some(bound)),
             ..self
         }
     }
@@ -166,8 +166,7 @@ impl Tenure {
     /// instant that one of them returned. Nothing was issued from there on, by this
     /// server or by those that had the worker ID before.
     pub fn end(self, slots: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
-        now.max(slots.unwrap_or(now))
-            .max(self.not_before.unwrap_or(now))
+        now.max(slots.unwrap_or(now)).max(self.floor.unwrap_or(now))
     }
 
     /// The tenure after this one: under a registry, and without the right to issue.
@@ -175,9 +174,9 @@ impl Tenure {
     pub fn closed(self) -> Self {
         Self {
             generation: self.generation.next(None),
-            not_before: None,
-            not_after: Some(UnixMillis::new(i64::MIN)),
-            high_water: self.high_water.max(self.not_after),
+            floor: None,
+            bound: Some(UnixMillis::new(i64::MIN)),
+            high_water: self.high_water.max(self.bound),
             ..self
         }
     }
@@ -194,7 +193,7 @@ mod tests {
         let first = Tenure::NONE.unregistered(worker(7));
         assert_eq!(first.generation.worker(), worker(7));
         assert_eq!(
-            (first.not_before, first.not_after, first.max_ahead),
+            (first.floor, first.bound, first.max_ahead),
             (None, None, None)
         );
         let granted = first.granted(worker(7).unwrap(), floor, bound, floor, Millis::new(5));
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(granted.generation.worker(), worker(7));
         let renewed = granted.renewed(UnixMillis::new(30));
         assert_eq!(renewed.generation, granted.generation);
-        assert_eq!(renewed.not_after, Some(UnixMillis::new(30)));
+        assert_eq!(renewed.bound, Some(UnixMillis::new(30)));
         // What was reached stays known, whatever comes after.
         let reached = |tenure: Tenure| tenure.high_water.map(UnixMillis::get);
         assert_eq!((reached(first), reached(granted)), (None, Some(10)));
@@ -212,12 +211,12 @@ mod tests {
         let again = renewed
             .closed()
             .granted(worker(8).unwrap(), floor, next, late, Millis::new(5));
-        assert_eq!((reached(again), again.not_after), (Some(30), Some(next)));
+        assert_eq!((reached(again), again.bound), (Some(30), Some(next)));
         // A late reply.
         assert_eq!(renewed.renewed(bound), renewed);
         let closed = renewed.closed();
         assert_eq!(closed.generation.worker(), None);
-        assert!(closed.not_after < Some(UnixMillis::new(0)));
+        assert!(closed.bound < Some(UnixMillis::new(0)));
         let last = closed.unregistered(worker(i32::MAX));
         assert_eq!(last.generation.worker(), worker(i32::MAX));
         let all = [Tenure::NONE, first, granted, closed, last];

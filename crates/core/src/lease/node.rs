@@ -7,41 +7,41 @@
 //!
 //! # The rules
 //!
-//! 1. **The bound.** No ID whose tick begins at or after [`HeldLease::not_after`] is issued, and
+//! 1. **The bound.** No ID whose tick begins at or after [`HeldLease::bound`] is issued, and
 //!    no mark is written past it: [`crate::plan`]. A bound counts once the registry has
 //!    confirmed it, and has no end: it counts also when the lease has expired, the registry
 //!    cannot be reached, or another server has taken over, since that one starts at the bound.
 //! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
-//!    tick that begins at or after [`HeldLease::not_before`], but not before the tick of now, its
+//!    tick that begins at or after [`HeldLease::floor`], but not before the tick of now, its
 //!    own mark, and the tick after its cursor.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
-//!    was not given up. So a reply that is late cannot bring back what is past.
-//! 4. **When to renew.** When the registry has said, or when a third of what the bound leaves is
-//!    used up, a fifth sooner or later, so that servers do not ask all at once; and at once when
-//!    a caller needs more: [`Node::need`]. A registry that is slow to answer is asked later than it
-//!    has said, by ten times what the answer took, but by its pause at most.
-//! 5. **Out of reach.** The node asks again until it is answered: a second apart, or ten
-//!    while more than half of the bound is left, and a fifth sooner or later, so that servers do
-//!    not ask all at once when the registry is back. IDs resume by themselves.
-//! 6. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
+//!    was not given up. So a reply that is late cannot bring back what is past. A copy of a running
+//!    machine has the same nonce and numbers: the node that is told that a later request than its
+//!    latest was answered, or another one with its number, stops at once.
+//! 4. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
 //!    it had. Until then its server continues to issue below its bound. A token does not count
 //!    with another registry than the node remembers either: [`RegistryError::Foreign`].
-//! 7. **A clean stop.** The server closes first: it issues nothing from then on, and no
+//! 5. **A clean stop.** The server closes first: it issues nothing from then on, and no
 //!    reservation is under way. Then [`Node::close`] gives the worker ID back.
-//! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
-//!    that a later request than its latest was answered, or another one with its number,
-//!    stops at once.
-//! 9. **A floor far ahead** of the node's clock is not accepted, see [`FLOOR_LIMIT`]: the
+//! 6. **A floor far ahead** of the node's clock is not accepted, see [`FLOOR_LIMIT`]: the
 //!    clock of the server or of the registry is wrong, or what the registry stores is. The
 //!    node asks again, and takes the grant when its clock has come near enough.
-//! 10. **A standby** makes no contact, see [`NodeInput::in_recovery`].
-//! 11. **The next worker ID.** A session that finds its clock behind may want another worker ID
-//!     ([`Node::need_another`]). The node searches for one if it sees by itself that the wall
-//!     clock was set back against the boot clock since the grant. So a clock starts that, and
-//!     not a generator that somebody has advanced. Meanwhile it keeps and renews what it has. It
-//!     accepts a grant whose floor is not after its clock, and no other. Then the host closes,
-//!     publishes the grant, and returns the worker ID of before with its true end
-//!     ([`Node::close_before`]). A node with a fixed worker ID searches for none.
+//! 7. **The next worker ID.** A session that finds its clock behind may want another worker ID
+//!    ([`Node::need_another`]). The node searches for one if it sees by itself that the wall
+//!    clock was set back against the boot clock since the grant. So a clock starts that, and
+//!    not a generator that somebody has advanced. Meanwhile it keeps and renews what it has. It
+//!    accepts a grant whose floor is not after its clock, and no other. Then the host closes,
+//!    publishes the grant, and returns the worker ID of before with its true end
+//!    ([`Node::close_before`]). A node with a fixed worker ID searches for none.
+//!
+//! # Pace
+//!
+//! A node renews when the registry has said, or when a third of what the bound leaves is used up,
+//! a fifth sooner or later, so that servers do not ask all at once; and at once when a caller needs
+//! more: [`Node::need`]. A registry that is slow to answer is asked later than it has said, by ten
+//! times what the answer took, but by its pause at most. One that does not answer is asked again
+//! until it does: a second apart, or ten while more than half of the bound is left. A standby makes
+//! no contact, see [`NodeInput::in_recovery`].
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -84,9 +84,9 @@ pub struct HeldLease {
     /// One more with each grant, from 1.
     pub generation: u64,
     /// The first tick of this right is the first one that begins at or after it.
-    pub not_before: UnixMillis,
+    pub floor: UnixMillis,
     /// No tick that begins at or after it.
-    pub not_after: UnixMillis,
+    pub bound: UnixMillis,
 }
 
 /// What the node's host finds around it.
@@ -196,7 +196,7 @@ struct Sent {
     searches: bool,
 }
 
-/// The search for another worker ID: rule 11.
+/// The search for another worker ID: rule 7.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Search {
     /// When a session has told last that it needs one.
@@ -385,7 +385,7 @@ impl Node {
     }
 
     /// A session finds its clock behind, and IDs of that time may have been issued under the
-    /// worker ID: rule 11. A session that waits tells it again. The caller wakes the host.
+    /// worker ID: rule 7. A session that waits tells it again. The caller wakes the host.
     pub fn need_another(&mut self, now: &NodeInput) {
         self.look_at_clock(now);
         if self.may_search(now) {
@@ -426,9 +426,9 @@ impl Node {
         let (Some(right), Some(terms)) = (self.right.filter(|_| self.holds), &self.terms) else {
             return false;
         };
-        let used = now.clock.max(now.furthest).max(right.not_before);
+        let used = now.clock.max(now.furthest).max(right.floor);
         let most = terms.lease.plus(terms.hold).plus(terms.max_ahead);
-        if right.not_after <= used.plus(most) {
+        if right.bound <= used.plus(most) {
             self.surplus = None;
             return false;
         }
@@ -457,7 +457,7 @@ impl Node {
         if search_due.is_some_and(|due| now.boot >= due) {
             return Next::Send(Box::new(self.ask_for_another(now)));
         }
-        let bound = self.right.map(|right| right.not_after);
+        let bound = self.right.map(|right| right.bound);
         let wanting = self.needed.is_some_and(|needed| bound <= Some(needed));
         let due = if wanting { self.soonest } else { self.due };
         match due {
@@ -477,7 +477,7 @@ impl Node {
             }) if self.holds => Ask::Renew {
                 worker,
                 counter,
-                bound: self.right.map_or(now.furthest, |right| right.not_after),
+                bound: self.right.map_or(now.furthest, |right| right.bound),
                 furthest: now.furthest,
             },
             lost => Ask::Acquire {
@@ -582,7 +582,7 @@ impl Node {
         let ask = Ask::Release {
             worker: right.worker,
             counter: right.counter,
-            bound: right.not_after,
+            bound: right.bound,
             end,
         };
         Some(self.request(ask, now))
@@ -615,8 +615,8 @@ impl Node {
             worker: grant.worker,
             counter: grant.counter,
             generation: self.generation,
-            not_before: grant.floor,
-            not_after: grant.bound,
+            floor: grant.floor,
+            bound: grant.bound,
         });
         self.holds = true;
         self.terms = Some(grant.terms.clone());
@@ -638,7 +638,7 @@ impl Node {
         now: &NodeInput,
     ) -> Change {
         if let Some(right) = &mut self.right {
-            right.not_after = right.not_after.max(bound);
+            right.bound = right.bound.max(bound);
         }
         self.plan(again, sent, now);
         self.failure.take().map_or(Change::Nothing, Change::Resumed)
@@ -697,13 +697,13 @@ impl Node {
         let Some(right) = self.right else {
             return;
         };
-        let left = right.not_after.since(now.clock.max(now.furthest));
+        let left = right.bound.since(now.clock.max(now.furthest));
         let took = now.boot.since(sent.at).millis();
         let again = again.plus(took.times(10).min(again));
         let third = Millis::new(left.get() / 3).min(again);
         self.due = Some(after(sent.at, self.spread(third).max(LEAST_PAUSE)));
         self.ample = Some(after(sent.at, Millis::new(left.get() / 2)));
-        self.needed = self.needed.filter(|needed| *needed >= right.not_after);
+        self.needed = self.needed.filter(|needed| *needed >= right.bound);
         let pause = self.needed.map_or(LEAST_PAUSE, |_| UNMET_PAUSE);
         self.soonest = Some(after(sent.at, pause));
         self.pause = LEAST_PAUSE;

@@ -16,11 +16,14 @@
 //! # The rules
 //!
 //! 1. **Floor and bound.** A grant's floor is at or above the row's bound. The bound only
-//!    rises, except by a release.
+//!    rises, except by a release, which sets it to the true end. A release does not raise it, unless
+//!    a loss may have taken a renewal.
 //! 2. **Tokens.** A renewal and a release count only with the row's counter and nonce. A
 //!    request that arrives after a later one of its incarnation changes nothing; one that
 //!    arrives twice gets the same answer twice. Two different requests with one number are
-//!    those of two copies of a running machine: their token ends.
+//!    those of two copies of a running machine: their token ends. A grant whose reply was lost is
+//!    not repeated to a later request, since a copy may have got it: the next grant is that of
+//!    another worker ID, or begins at its bound.
 //! 3. **Who may take over.** Anybody when the holder was silent for the patience and a hold. If
 //!    the registry itself has heard nobody for longer than the patience, that says nothing of
 //!    anybody: then each that lives has the patience once more ([`super::state::Gap`]). At
@@ -42,18 +45,22 @@
 //!    issues. The clocks of servers that have renewed a lease within [`VOUCH_TIME`] vouch for
 //!    later ones: one for a day more, two for up to [`VOUCHED_MAX`] past the registry's. So a
 //!    registry whose clock goes wrong stops nobody at once. Without that limit, servers could
-//!    vouch each other a day further with each renewal. A generator that leads its server's clock by more gets
-//!    a bound up to that day, and its server keeps its worker ID.
-//! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
-//!    It does not raise the bound, unless a loss may have taken a renewal.
-//! 9. **A loss** begins a new [`Era`]. There are no grants for a hold and the patience, or as much
-//!    longer as may be lost, so that the servers that live keep their worker IDs. Then every floor is at or above
-//!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
-//!    from the wait, but not from the floor, is a later incarnation of the same identity
-//!    whose patience and hold had not passed.
-//!    A lease of which they had is not renewed: a takeover may be lost. What is lost is short, so
-//!    a lease that was granted in it is; but a row that somebody had for long may have been
-//!    renewed for a whole lease. Such a row rests until that has passed: see `State::rests`.
+//!    vouch each other a day further with each renewal. A generator that leads its server's
+//!    clock by more gets a bound up to that day, and its server keeps its worker ID.
+//! 8. **A loss** begins a new [`Era`]. There are no grants for a hold and the patience, or as much
+//!    longer as may be lost, so that the servers that live keep their worker IDs. Then every floor
+//!    is at or above what a holder of a lost grant can have been given: see `State::floor`.
+//!    Excepted from the wait, but not from the floor, is a later incarnation of the same identity
+//!    whose patience and hold had not passed. A lease of which they had is not renewed: a takeover
+//!    may be lost. What is lost is short, so a lease that was granted in it is; but a row that
+//!    somebody had for long may have been renewed for a whole lease. Such a row rests until that
+//!    has passed: see `State::rests`.
+//! 9. **What a node remembers** counts: a later change than the registry knows, a token that it
+//!    does not know, or a bound past that of the row, each of its present era, shows a loss. So a
+//!    holder that lives tells what is lost of it: its grant or its latest renewal counts if
+//!    patience and hold had not passed since at the loss, for then nobody else has got the
+//!    worker ID. Who remembers another registry is refused once. It is told what to remember from
+//!    then on, and gives up what it had. See `State::listen`.
 //! 10. **Before the registry.** Who takes any worker ID of a pool that nobody has used
 //!     ([`Pool::unused`]) may begin when the pool was made. A claim begins `max_ahead` after that,
 //!     since its server may have used the number without a registry. In any other pool, servers
@@ -61,14 +68,6 @@
 //! 11. **Back in time.** A server whose clock was set back says which worker ID it has. It gets
 //!     another one, whose floor is not after its clock, in the order of rule 4, or none. It has
 //!     two until it releases the one of before, which goes to the tail then.
-//! 12. **What a node remembers** counts: a later change than the registry knows, a token that it
-//!     does not know, or a bound past that of the row, each of its present era, shows a loss. So a
-//!     holder that lives tells what is lost of it: its grant or its latest renewal counts if
-//!     patience and hold had not passed since at the loss, for then nobody else has got the
-//!     worker ID. Who remembers another registry is refused once. It is told what to remember from then on, and
-//!     gives up what it had. See `State::listen`.
-//! 13. **A grant whose reply was lost** is not repeated to a later request: a copy of the machine
-//!     may have got it. The next grant is that of another worker ID, or begins at its bound.
 //!
 //! # Trust
 //!

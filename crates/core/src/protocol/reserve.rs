@@ -306,7 +306,7 @@ impl<H: Host> Reserver<'_, H> {
     /// Whether a registry has granted the worker ID that the IDs carry. Whatever others have issued
     /// then lies before the floor, or carries another worker ID.
     fn is_granted(&self, tenure: Tenure) -> bool {
-        tenure.not_before.is_some() && self.generator.layout.has_worker()
+        tenure.floor.is_some() && self.generator.layout.has_worker()
     }
 
     /// What is to be left out behind the mark, by who wrote it. A generator that runs knows its

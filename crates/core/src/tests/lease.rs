@@ -159,14 +159,14 @@ impl Server {
             let up = |instant: i64| {
                 instant.div_euclid(self.tick) + i64::from(instant.rem_euclid(self.tick) > 0)
             };
-            let first = up(right.not_before.get()).max(up(self.mark));
+            let first = up(right.floor.get()).max(up(self.mark));
             let first = first.max(self.clock(now).div_euclid(self.tick));
             let first = first.max(self.cursor.unwrap_or(0));
             self.cursor = Some(first);
             self.start = first * self.tick;
             self.line = self.line.max(self.start).max(self.clock(now));
         }
-        self.stamp = Some((right.generation, right.worker, right.not_after.get()));
+        self.stamp = Some((right.generation, right.worker, right.bound.get()));
     }
 
     /// The next position under a right that a session has read, if there is one.
@@ -189,7 +189,7 @@ impl Server {
             let mark = self
                 .node
                 .right()
-                .map_or(mark, |right| mark.min(right.not_after));
+                .map_or(mark, |right| mark.min(right.bound));
             self.mark = mark.get().min(bound).max(begin + 1);
         }
         self.cursor = Some(tick + 1);

@@ -181,7 +181,7 @@ fn a_server_takes_the_head_of_the_queue_and_what_it_had_goes_to_the_tail() {
     let now = world.now;
     world.ask_for_another(&mut one, MINUTE, now);
     assert_eq!(worker(&one), Some(1));
-    assert!(one.right().unwrap().not_before <= UnixMillis::new(now - MINUTE));
+    assert!(one.right().unwrap().floor <= UnixMillis::new(now - MINUTE));
     // Another server gets the last one.
     let mut two = world.node(2);
     world.ask(&mut two, 0);
@@ -195,7 +195,7 @@ fn a_server_takes_the_head_of_the_queue_and_what_it_had_goes_to_the_tail() {
     let now = world.now;
     world.ask_for_another(&mut one, MINUTE + SECOND, now);
     assert_eq!(worker(&one), Some(0));
-    assert_eq!(one.right().unwrap().not_before, UnixMillis::new(HOUR));
+    assert_eq!(one.right().unwrap().floor, UnixMillis::new(HOUR));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn the_worker_id_is_renewed_until_there_is_another_one() {
     for other in &mut others {
         world.ask(other, 0);
     }
-    let bound = one.right().unwrap().not_after;
+    let bound = one.right().unwrap().bound;
     let change = world.ask_for_another(&mut one, MINUTE, 0);
     assert_none_passed(&world, &change, MINUTE);
     let (mut renewals, mut searches) = (0, 0);
@@ -296,7 +296,7 @@ fn the_worker_id_is_renewed_until_there_is_another_one() {
     }
     assert!(renewals >= 5 && searches >= 15, "{renewals} {searches}");
     assert_eq!(worker(&one), Some(0));
-    assert!(one.right().unwrap().not_after >= bound);
+    assert!(one.right().unwrap().bound >= bound);
     // The registry is unreachable: so is the renewal.
     world.seconds(1);
     one.need_another(&world.input(MINUTE));

@@ -770,10 +770,10 @@ fn a_right_ends() {
     let node_input = NodeInput {
         boot: super::super::id::BootNanos::new(0),
         clock: UnixMillis::new(world.now),
-        furthest: right.not_before,
+        furthest: right.floor,
         in_recovery: false,
     };
-    assert!(node.close(right.not_before, &node_input).is_some());
+    assert!(node.close(right.floor, &node_input).is_some());
     assert!(node.right().is_none());
     assert!(matches!(node.next(&node_input), Next::Sleep(_)));
 }

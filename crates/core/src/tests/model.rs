@@ -561,7 +561,7 @@ impl Server {
     pub fn restart(&mut self) {
         let reading = self.read();
         self.life += 1;
-        let tenure = match self.tenure.get().not_after {
+        let tenure = match self.tenure.get().bound {
             None => Tenure::NONE.unregistered(WorkerId::new(WORKER)),
             // The registry has to be asked.
             Some(_) => Tenure::NONE.closed(),

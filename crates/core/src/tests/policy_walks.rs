@@ -477,8 +477,8 @@ impl Calls<'_> {
                         return Err(format!("worker of {fields:?}"));
                     }
                     let begins = layout.instant_of(fields.tick);
-                    if tenure.not_before.is_some_and(|floor| begins < floor)
-                        || tenure.not_after.is_some_and(|bound| begins >= bound)
+                    if tenure.floor.is_some_and(|floor| begins < floor)
+                        || tenure.bound.is_some_and(|bound| begins >= bound)
                     {
                         return Err(format!("not within {tenure:?}: {fields:?}"));
                     }
@@ -602,7 +602,7 @@ impl Calls<'_> {
                 self.tally.waits += 1;
                 let now = layout.tick_within(server.now().millis());
                 let furthest = Tick::new(now.get() + policy.max_borrow_ticks + count);
-                let bound = server.tenure().not_after.map(|at| layout.tick_from(at));
+                let bound = server.tenure().bound.map(|at| layout.tick_from(at));
                 if bound <= Some(now) || bound > Some(furthest) {
                     return Err(format!("waits for the bound {bound:?} at {now:?}"));
                 }
@@ -730,7 +730,7 @@ fn may_refuse(state: &State, refusal: ReserveError) -> Result<(), String> {
         .mark()
         .max(server.slot.highest())
         .max(Some(server.now().millis()))
-        .max(server.tenure().not_before)
+        .max(server.tenure().floor)
         .map_or(0, ahead);
     let furthest = if server.timeline > 1 || server.disk.get().writer == Writer::Others {
         // The gap is added.
@@ -748,7 +748,7 @@ fn may_refuse(state: &State, refusal: ReserveError) -> Result<(), String> {
         // A mark of an earlier start, or one that somebody has set.
         ReserveError::MarkPastPool { by, mark, .. } => {
             let tenure = server.tenure();
-            let floor = tenure.not_before.map_or(0, ahead).max(0);
+            let floor = tenure.floor.map_or(0, ahead).max(0);
             server.mark() == Some(mark)
                 && server.slot.highest() < Some(mark)
                 && by.get() == ahead(mark)
@@ -770,7 +770,7 @@ fn may_refuse(state: &State, refusal: ReserveError) -> Result<(), String> {
         ReserveError::PastBound { needed, bound, .. } => {
             // The generator's clock is there, or its start is.
             let is_there = wall + furthest.max(0) + layout.tick().get() > needed.get();
-            needed >= bound && server.tenure().not_after == Some(bound) && is_there
+            needed >= bound && server.tenure().bound == Some(bound) && is_there
         }
     };
     if is_right {

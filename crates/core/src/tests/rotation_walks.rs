@@ -143,7 +143,7 @@ impl State {
 
     fn note_grant(&mut self) {
         let tenure = self.server.tenure();
-        let Some((floor, bound)) = tenure.not_before.zip(tenure.not_after) else {
+        let Some((floor, bound)) = tenure.floor.zip(tenure.bound) else {
             return;
         };
         let key = (self.server.life, tenure.generation);
@@ -211,7 +211,7 @@ impl State {
         let outcome = self.server.call(count);
         self.note_change(before);
         // The clock was set back before the first ID of a grant.
-        self.leads |= self.server.tenure().not_before > Some(UnixMillis::new(wall));
+        self.leads |= self.server.tenure().floor > Some(UnixMillis::new(wall));
         match outcome {
             Outcome::Issued { start, end } => {
                 let generation = self.server.generation();
@@ -286,7 +286,7 @@ impl State {
             Event::Renew => self.server.renews_from_queue(),
             Event::Lose => {
                 let _ = self.server.takes_from_queue(None);
-                self.leads |= self.server.tenure().not_before > Some(UnixMillis::new(now));
+                self.leads |= self.server.tenure().floor > Some(UnixMillis::new(now));
             }
             Event::Crash | Event::CrashBack => {
                 if event == Event::CrashBack {
@@ -314,7 +314,7 @@ impl State {
                 queue.waits.rotate_right(1);
                 self.server.queue.set(Some(queue));
                 assert!(self.server.takes_from_queue(None));
-                self.leads |= self.server.tenure().not_before > Some(UnixMillis::new(now));
+                self.leads |= self.server.tenure().floor > Some(UnixMillis::new(now));
             }
             Event::Deaf => {
                 let mut queue = self.server.queue.get().unwrap();

@@ -63,19 +63,19 @@ fn longest_wait(lease: i64, reserve: i64, max_ahead: i64, reserved: bool) -> i64
             let right = node.right().unwrap();
             server.becomes(|identity| {
                 if before == Some(right.generation) {
-                    identity.renewed(right.not_after)
+                    identity.renewed(right.bound)
                 } else {
                     let max_ahead = Millis::new(max_ahead);
                     identity.granted(
                         right.worker,
-                        right.not_before,
-                        right.not_after,
-                        right.not_before,
+                        right.floor,
+                        right.bound,
+                        right.floor,
                         max_ahead,
                     )
                 }
             });
-            needed = needed.filter(|needed| *needed >= right.not_after);
+            needed = needed.filter(|needed| *needed >= right.bound);
         }
         if let Next::Send(request) = node.next(&node_input) {
             reply = Some(world.answer(0, 0, &request));

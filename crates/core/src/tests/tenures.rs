@@ -101,11 +101,11 @@ fn a_call_waits_for_a_later_bound() {
     server.pass(60 * MS);
     server.renews = Some(Millis::new(100));
     assert_eq!(next(&server), (1, 1060));
-    let bound = server.tenure().not_after;
+    let bound = server.tenure().bound;
     assert_eq!(bound, Some(UnixMillis::new(1160)));
     // So does one who advances the generator.
     demand(&server, Need::AdvanceTo(UnixMillis::new(1230))).unwrap();
-    assert_eq!(server.tenure().not_after, Some(UnixMillis::new(1330)));
+    assert_eq!(server.tenure().bound, Some(UnixMillis::new(1330)));
     demand(&server, Need::AdvanceTo(UnixMillis::new(1230))).unwrap();
     assert_eq!(next(&server), (1, 1230));
 }
@@ -190,7 +190,7 @@ fn a_mark_that_somebody_sets_ahead_does_not_move_the_bound() {
     for ahead in [FOREIGN + 1, day] {
         assert_eq!(limit_of(&server, ahead), Some(FOREIGN));
     }
-    assert_eq!(server.tenure().not_after, Some(UnixMillis::new(1250)));
+    assert_eq!(server.tenure().bound, Some(UnixMillis::new(1250)));
     assert!(server.slot.furthest() < Some(UnixMillis::new(1200)));
     assert!(server.slot.refused_at().is_some());
     // Nor does it by an advance.
