@@ -43,9 +43,9 @@ use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{RegistryMillis, Reply, Request, Row};
 
 /// Two that change the registry at the same time wait for a part of this, in milliseconds, before
-/// they begin anew, and each time for a part of twice as much, up to 8 s.
+/// they begin anew, and each time for a part of twice as much, up to 4 s.
 const PAUSE_MAX: u64 = 256;
-const DOUBLED_MAX: u32 = 5;
+const DOUBLED_MAX: u32 = 4;
 
 /// How large the database of etcd may be, if it is not told otherwise. From half of it on, there is
 /// a warning. Etcd before version 3.6 does not tell its quota.
