@@ -67,6 +67,10 @@ sub warned
 }
 warned($node, $second, $first, qr/It is an older copy of the registry, and serves nobody\./);
 ok(stopped($first), 'the old primary has been told, and serves nobody');
+my $checked = $node->safe_psql('postgres', q{SELECT state, item, detail, hint FROM snowflake_check_registry() WHERE item IN ('registry', 'pool')});
+like($checked, qr/^warning\|registry\|host=\S+ port=${\ $first->port} dbname=postgres answers, and serves nobody: another host has taken over from it\.\|Stop this copy/m, 'the check names it');
+like($checked, qr/^ok\|registry\|host=\S+ port=${\ $second->port} dbname=postgres answers\.\|$/m, 'and the one that serves');
+unlike($checked, qr/^critical/m, 'and finds that a worker ID can be leased');
 
 # The next keeper asks the first host first.
 my ($keeper, $token) = (keeper($node), worker($node, 'token'));
