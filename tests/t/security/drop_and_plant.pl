@@ -150,8 +150,8 @@ for my $call (@calls)
 is($hits, '', 'a superuser runs nothing of the owner');
 note "waited $waited, dropped $dropped, stopped $stopped; " . join ', ', map { "$_: $answers{$_}" } sort keys %answers;
 cmp_ok($waited, '>', 40, "$waited calls waited for the owner");
-cmp_ok($dropped, '>', 5, "$dropped times the extension was dropped");
-cmp_ok($stopped, '>', 5, "$stopped times the call held it");
+cmp_ok($dropped, '>', 0, "$dropped times the extension was dropped");
+cmp_ok($stopped, '>', 0, "$stopped times the call held it");
 # The owner does the same within the superuser's session: in functions of a condition and of an index, which run as
 # the owner, in the middle of the call, while it is planned or run. Some errors are of the call, some say that the drop is refused.
 make_again(0);
