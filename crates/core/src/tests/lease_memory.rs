@@ -186,6 +186,37 @@ fn the_memory_of_a_grant_that_is_lost_brings_it_back() {
     world.check();
 }
 
+/// Somebody else has got the worker ID of a lost grant since the loss, with a lower counter: an
+/// administrator has ended the wait. The former holder does not get it back.
+#[test]
+fn a_lost_grant_does_not_come_back_over_a_later_one() {
+    let mut world = one_of_two();
+    let disk = world.newest().disk.clone();
+    for _ in 0..4 {
+        down(&mut world, 0);
+        world.start(0);
+        world.seconds(4);
+    }
+    let lost = world.row(0).counter;
+    world.freeze(0);
+    world.replace(0, How::Promotion);
+    world.newest().disk = disk;
+    world.start(1);
+    world.second();
+    assert!(world.newest().disk.0.loss.is_some());
+    let now = world.now;
+    let registry = world.newest();
+    let input = registry.registry_input(now);
+    registry.disk.0.end_grace(&input);
+    assert!(world.until_issues(1, 2 * PATIENCE).is_some());
+    assert!(world.row(0).counter < lost);
+    world.wake(0);
+    world.seconds(2);
+    assert_eq!(world.row(0).nonce, world.servers[1].node.nonce());
+    world.seconds(20);
+    world.check();
+}
+
 /// A registry that has lost a grant, and has stored as many changes since: only the token
 /// tells.
 #[test]
