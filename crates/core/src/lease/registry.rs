@@ -700,7 +700,8 @@ impl Desk<'_> {
                     state.lose(Cause::Token, self.input, None);
                 }
                 if counter > stored
-                    && let Some(told) = self.told(state, row.as_ref(), worker, counter, bound)
+                    && let Some(told) =
+                        self.told(state, rows, row.as_ref(), (worker, counter, bound))
                 {
                     return Ok(told);
                 }
@@ -745,14 +746,13 @@ impl Desk<'_> {
     }
 
     /// The row of a grant that is lost, as its holder tells it, if nobody else has got the worker ID
-    /// since: neither before the loss nor after it.
+    /// since: neither before the loss nor after it. A bound that no registry grants is not believed.
     fn told(
         &self,
         state: &State,
+        rows: &mut Draft,
         before: Option<&Row>,
-        worker: WorkerId,
-        counter: u64,
-        bound: UnixMillis,
+        (worker, counter, bound): (WorkerId, u64, UnixMillis),
     ) -> Option<Row> {
         let (era, held) = self.held_in()?;
         let heard = held.until.plus(Millis::ZERO.minus(self.pool.patience()));
@@ -777,7 +777,8 @@ impl Desk<'_> {
         };
         let is_of_before = |row: &Row| row.era != state.era.counter;
         let is_his = before.is_none_or(is_of_before) && self.pool.has(worker);
-        (is_his && state.is_known(self, &row)).then_some(row)
+        let is_granted = bound <= state.limit(self, rows, bound);
+        (is_his && is_granted && state.is_known(self, &row)).then_some(row)
     }
 
     /// Ends the token of a holder that has a copy.

@@ -186,6 +186,29 @@ fn the_memory_of_a_grant_that_is_lost_brings_it_back() {
     world.check();
 }
 
+/// A server that has gone wrong names a bound of a year ahead for a grant that is lost.
+#[test]
+fn a_wrong_bound_brings_no_grant_back() {
+    for (wrong, comes_back) in [(0, true), (365, false)] {
+        let mut world = one_of_two();
+        let changes = world.registries[0].copies.len();
+        world.replace(changes, How::Backup);
+        world.pass(4 * SECOND);
+        let mut request = world.ask(0).unwrap();
+        let Ask::Renew { bound, .. } = &mut request.ask else {
+            panic!("{request:?}")
+        };
+        *bound = UnixMillis::new(bound.get() + wrong * DAY.get());
+        let reply = answer(&mut world, &request);
+        assert!(world.newest().disk.0.loss.is_some());
+        let is_back = matches!(reply.answer, Answer::Renewed { .. });
+        assert_eq!(
+            (is_back, world.newest().rows().is_empty()),
+            (comes_back, !comes_back)
+        );
+    }
+}
+
 /// Somebody else has got the worker ID of a lost grant since the loss, with a lower counter: an
 /// administrator has ended the wait. The former holder does not get it back.
 #[test]
