@@ -664,6 +664,11 @@ impl Desk<'_> {
         clock.min(loss.at.as_nodes_clock().plus(DAY))
     }
 
+    /// When the holder was heard.
+    fn heard_at(&self, held: Held) -> RegistryMillis {
+        held.until.plus(Millis::ZERO.minus(self.pool.patience()))
+    }
+
     /// The row of the request's token, if it counts.
     fn own(&self, state: &mut State, rows: &mut Draft) -> Result<Row, Answer> {
         let Some((worker, counter, bound)) = self.request.ask.token() else {
@@ -733,7 +738,7 @@ impl Desk<'_> {
                 .max(bound.min(self.farthest(state, rows, &row, bound)));
             if held.until > row.leased_until {
                 row.leased_until = held.until;
-                row.heard = held.until.plus(Millis::ZERO.minus(self.pool.patience()));
+                row.heard = self.heard_at(held);
                 row.clock = held.clock;
             }
             // Kept in any case: the node is told another era, with which it shows nothing.
@@ -755,7 +760,7 @@ impl Desk<'_> {
         (worker, counter, bound): (WorkerId, u64, UnixMillis),
     ) -> Option<Row> {
         let (era, held) = self.held_in()?;
-        let heard = held.until.plus(Millis::ZERO.minus(self.pool.patience()));
+        let heard = self.heard_at(held);
         let row = Row {
             worker,
             counter,
