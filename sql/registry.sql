@@ -262,7 +262,7 @@ BEGIN ATOMIC
     -- How far a bound that is lost can lie ahead of its holder's clock.
     CROSS JOIN LATERAL (SELECT least(t.lease, greatest(30000, (registry #>> '{loss,lost}')::bigint + t.hold))) AS g (growth)
     CROSS JOIN LATERAL (SELECT (stored -> 'made')::bigint, CASE WHEN (stored -> 'unused')::boolean THEN 0 ELSE t.lease + t.hold + t.max_ahead END,
-        (registry #>> '{loss,top}')::bigint, (registry #>> '{loss,lost}')::bigint) AS f (made, led, top, lost)
+        (registry #>> '{loss,top}')::bigint, (registry #>> '{loss,lost_in_all}')::bigint) AS f (made, led, top, lost)
     CROSS JOIN LATERAL (SELECT greatest(f.made + f.led, f.top + g.growth + 2 * t.hold + t.max_ahead,
         f.made + f.led + CASE WHEN f.top IS NOT NULL THEN greatest(0, least(f.top - f.made, f.lost)) + 2 * t.hold END)) AS b (begins)
     -- Computed once, not for each worker ID.

@@ -9,7 +9,7 @@ use super::super::time::display;
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
 use snowflake_core::excerpt::{cut, excerpt};
 use snowflake_core::lease::etcd::DEFAULT_POOL;
-use snowflake_core::lease::{Holder, HolderError, Row};
+use snowflake_core::lease::{Holder, HolderError, RegistryMillis, Row};
 use snowflake_registry_client::wire;
 
 pub fn no_pool(name: &str) -> Error {
@@ -188,6 +188,18 @@ pub fn pool_exists(pool: &str) -> Error {
     ERRCODE_DUPLICATE_OBJECT
         .error(format!("pool \"{pool}\" already exists"))
         .hint("View snowflake_pools shows the pools.")
+}
+
+/// The registry has stored a time that is past its clock.
+pub fn made_ahead(pool: &str, made: RegistryMillis) -> Error {
+    let begins = display(made.as_nodes_clock());
+    ERRCODE_WARNING
+        .error(format!("IDs of pool \"{pool}\" begin after {begins}, ahead of the clock"))
+        .detail("The clock of this registry has shown that time before. It is wrong now, or was wrong then.")
+        .hint(
+            "If the clock is right now, and no server has ever had these worker IDs, drop the pool, and \
+             make it with unused => true.",
+        )
 }
 
 pub fn pools_overlap(pool: &str, other: &str, both: &str, namespace: &str) -> Error {

@@ -187,8 +187,11 @@ fn put(registry: Registry, mut stored: StoredPool) -> Result<(), Error> {
         let (other, both) = (other.text("name"), other.text("both"));
         return Err(error::pools_overlap(&name, &other, &both, &namespace));
     }
-    // A pool is not made earlier than what has been stored, though the clock was set back.
-    stored.pool.made = input.now.max(state.top);
+    let pool = &mut stored.pool;
+    pool.made = state.making(pool.unused, input.now);
+    if pool.made.since(input.now) > pool.hold {
+        error::made_ahead(&name, pool.made).warning();
+    }
     registry.value(
         "INSERT INTO _snowflake.pools (pool) VALUES ($1::jsonb)",
         &[&json(&stored)],

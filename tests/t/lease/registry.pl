@@ -181,6 +181,16 @@ is(kind(renew($main, $durable, role => 'node')), 'renewed', 'clock set back: ren
 is(kind(acquire($main, server(25), fixed => 1)), 'refused not_in_pool', 'clock set back: a worker ID is asked for');
 is($main->safe_psql('postgres', q{SELECT count(*) FROM snowflake_workers
 	WHERE worker_id BETWEEN 1000 AND 1099 AND leased_until > clock_timestamp() + interval '31 s'}), 0, 'no lease is longer than a lease');
+# Nor does a new pool begin in an hour, unless its worker IDs may have been used.
+for (['set back', 'true', 'f'], ['set back, too', 'false', 't']) {
+	my ($pool, $unused, $later) = @$_;
+	my $warned;
+	$main->psql('postgres', qq{SELECT snowflake_create_pool('$pool', '[0,8)', namespace => '$pool', unused => $unused)}, stderr => \$warned);
+	is($warned =~ /WARNING:  IDs of pool "\Q$pool\E" begin after 20.*, ahead of the clock\n.*It is wrong now, or was wrong then\.\n.*unused => true/s ? 't' : 'f',
+		$later, "a warning, with unused => $unused");
+	is($main->safe_psql('postgres', qq{SELECT made > clock_timestamp() + interval '50 min' FROM snowflake_pools WHERE pool = '$pool'}), $later, 'when it begins');
+	$main->safe_psql('postgres', qq{SELECT snowflake_drop_pool('$pool')});
+}
 set_clock($main, 0);
 
 # A standby serves nobody, and shows what its primary has.

@@ -221,7 +221,7 @@ like(slurp_file($long->logfile), qr/WARNING:  snowflake_id: could not renew work
 $long->stop;
 
 # IDs that are ahead of the clock reach the end of the lease before the clock does.
-$registry->safe_psql('postgres', q{SELECT snowflake_create_pool('ahead', '[6,7)', lease => '6 s', hold => '1 s', max_ahead => '10 s')});
+$registry->safe_psql('postgres', q{SELECT snowflake_create_pool('ahead', '[6,7)', lease => '1 min', hold => '1 s', max_ahead => '10 s')});
 my $leading = new_node('leading', '');
 $leading->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'\nsnowflake_id.pool = 'ahead'");
 $leading->start;

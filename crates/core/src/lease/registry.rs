@@ -390,7 +390,7 @@ impl State {
         let mut floor = row.bound;
         if row.era != self.era.counter {
             let silent = loss.top.since(row.heard).max(Millis::ZERO);
-            let mut line = row.bound.plus(loss.lost.min(silent));
+            let mut line = row.bound.plus(loss.lost_in_all.min(silent));
             if !row.is_settled(&loss) {
                 clocks = clocks.max(row.clock.plus(silent));
                 line = line.max(row.start.plus(loss.top.since(row.granted)));
@@ -1143,7 +1143,18 @@ impl Desk<'_> {
             _ if stored.system == Some(request.asker.identity.system) => FloorCause::Own,
             _ => FloorCause::Used,
         };
-        let ahead = floor.plus(first_part(pool));
+        // A floor that no crash has moved makes no lead grow. What a second loss adds is enough for
+        // that, unless it follows within the grace period.
+        let is_settled = state
+            .loss
+            .is_none_or(|loss| loss.is_over(&pool.lengths(), now));
+        let first = match because {
+            FloorCause::Loss | FloorCause::NewPool if is_settled => {
+                pool.patience().min(pool.hold).max(first_part(pool))
+            }
+            _ => first_part(pool),
+        };
+        let ahead = floor.plus(first);
         let row = Row {
             worker: stored.worker,
             counter: stored.counter + 1,

@@ -70,6 +70,9 @@ pub struct Loss {
     pub top: RegistryMillis,
     /// For how long before `top` grants and renewals may be lost; a day if nothing tells.
     pub lost: Millis,
+    /// The same, with what an earlier loss has taken whose grace period has ended. Such a grant
+    /// is in use still only if it led, so `top` is past what it got by the clock.
+    pub lost_in_all: Millis,
     /// While `top` is ahead of the registry's clock: who has renewed since with a clock that agrees
     /// with the registry's. The second one ends that.
     pub agreed: Option<ServerKey>,
@@ -145,6 +148,13 @@ impl State {
         }
         self.gap = None;
         self.serial += 1;
+    }
+
+    /// When a pool is made. Its worker IDs are not granted for times before: if somebody may have
+    /// used them, of all times that were stored, though the clock was set back.
+    #[must_use]
+    pub fn making(&self, unused: bool, now: RegistryMillis) -> RegistryMillis {
+        if unused { now } else { now.max(self.top) }
     }
 
     /// How long the grace period of a pool lasts; `None` if it has none.
@@ -228,15 +238,19 @@ impl State {
         // What an earlier loss has taken may be in use still.
         let in_use = self.longest.lease.plus(hold);
         let earlier = self.loss.filter(|loss| input.now <= loss.top.plus(in_use));
-        let earlier = earlier.map(|loss| loss.top.plus(Millis::ZERO.minus(loss.lost)));
-        let from = earlier.map_or(known, |from| known.map(|known| known.min(from)));
-        let lost = from.map_or(DAY, |from| top.since(from).max(Millis::ZERO).min(DAY));
+        let open = earlier.filter(|loss| !loss.is_over(&self.longest, input.now));
+        let begin = |loss: Loss, lost: Millis| loss.top.plus(Millis::ZERO.minus(lost));
+        let lost_since = |earlier: Option<RegistryMillis>| {
+            let from = known.map(|known| earlier.map_or(known, |earlier| known.min(earlier)));
+            from.map_or(DAY, |from| top.since(from).max(Millis::ZERO).min(DAY))
+        };
         self.loss = Some(Loss {
             cause,
             at: input.now,
             grace_from: Some(input.now),
             top,
-            lost,
+            lost: lost_since(open.map(|loss| begin(loss, loss.lost))),
+            lost_in_all: lost_since(earlier.map(|loss| begin(loss, loss.lost_in_all))),
             agreed: None,
         });
         self.serial += 1;
@@ -270,6 +284,12 @@ impl Loss {
     /// so long before the loss: see [`Lengths::span`]. Both clocks that count may be slow by a hold.
     pub(super) fn growth(&self, lengths: &Lengths, age: Millis) -> Millis {
         lengths.span(self.lost.plus(lengths.hold).max(age))
+    }
+
+    /// Whether the grace period has ended, and no administrator has ended it.
+    pub(super) fn is_over(&self, lengths: &Lengths, now: RegistryMillis) -> bool {
+        let from = self.grace_from;
+        from.is_some_and(|from| now >= from.plus(self.quiet(lengths)))
     }
 
     /// How long the grace period lasts.

@@ -753,6 +753,139 @@ fn a_second_loss_does_not_hide_the_first_one() {
     }
 }
 
+/// How long a new server waits for its first worker ID, in seconds.
+fn waits(world: &mut World, server: usize) -> i64 {
+    world.crash(server, true);
+    world.reboot(server);
+    let begin = world.now;
+    while held(world, server).is_none() {
+        world.second();
+        assert!(world.now - begin < 200 * SECOND, "{}", world.log.join("\n"));
+    }
+    (world.now - begin) / SECOND
+}
+
+/// Two promotions that lose nothing, one soon after the grace period of the other.
+#[test]
+fn a_second_switchover_costs_what_one_costs() {
+    let mut world = world(8, 2);
+    world.seconds(10);
+    world.replace(0, How::Promotion);
+    let first = waits(&mut world, 1);
+    world.seconds(2);
+    world.replace(0, How::Promotion);
+    assert_eq!(waits(&mut world, 1), first);
+    // Within the grace period, the losses are one.
+    world.replace(0, How::Promotion);
+    world.second();
+    let at = world.now;
+    world.seconds(5);
+    world.replace(0, How::Promotion);
+    world.second();
+    let lost = world.newest().disk.0.loss.unwrap().lost.get();
+    assert!(lost >= world.now - at, "{lost}");
+    world.check();
+}
+
+/// A grant that leads by what a loss adds is lost by a second loss, which takes little itself.
+#[test]
+fn a_second_loss_knows_how_far_grants_led_since_the_first_one() {
+    let mut world = world(2, 2);
+    down(&mut world, 1);
+    world.seconds(10);
+    world.replace(1, How::Promotion);
+    assert!(waits(&mut world, 0) >= 50);
+    assert_eq!(held(&world, 0), Some(1));
+    // Renewals of it are lost, too.
+    world.seconds(5);
+    let lost = world.changes_since(|rows| rows.len() == 1);
+    world.replace(lost, How::Promotion);
+    world.servers[1].fixed = WorkerId::new(1);
+    world.crash(1, true);
+    for _ in 0..300 {
+        world.issue(0);
+        world.pass(SECOND);
+        world.contact(1);
+        world.issue(1);
+    }
+    assert_eq!(held(&world, 1), Some(1));
+    assert!(world.servers[1].issued_at.is_some());
+    world.check();
+}
+
+/// The same within seconds: an administrator ends both grace periods.
+#[test]
+fn grace_periods_that_are_ended_leave_no_id_to_two_servers() {
+    let mut world = world(2, 2);
+    down(&mut world, 1);
+    world.seconds(10);
+    let end = |world: &mut World| {
+        world.second();
+        let now = world.now;
+        let registry = world.newest();
+        let input = registry.registry_input(now);
+        registry.disk.0.end_grace(&input);
+        world.seconds(2);
+    };
+    world.replace(1, How::Promotion);
+    world.reboot(0);
+    end(&mut world);
+    assert_eq!(held(&world, 0), Some(1));
+    let lost = world.changes_since(|rows| rows.len() == 1);
+    world.replace(lost, How::Promotion);
+    world.servers[1].fixed = WorkerId::new(1);
+    world.crash(1, true);
+    world.freeze(0);
+    end(&mut world);
+    world.wake(0);
+    for _ in 0..300 {
+        world.issue(0);
+        world.pass(SECOND);
+        world.contact(1);
+        world.issue(1);
+    }
+    assert_eq!(held(&world, 1), Some(1));
+    world.check();
+}
+
+/// Who leads by what a loss adds, or a new pool, has as long without the registry as others have.
+#[test]
+fn the_first_bound_after_a_loss_is_past_the_floor() {
+    let mut world = world(2, 1);
+    world.seconds(10);
+    world.replace(1, How::Promotion);
+    waits(&mut world, 0);
+    let row = world.row(1);
+    let first = row.bound.since(row.floor).get();
+    assert!(
+        row.floor.get() > world.now + 32 * SECOND && first >= 30 * SECOND,
+        "{row:?}"
+    );
+    // A crash hands no more than that on.
+    let (mut bound, mut most) = (row.bound.get(), 0);
+    for _ in 0..8 {
+        world.crash(0, true);
+        world.second();
+        let row = world.row(1);
+        most = most.max(row.bound.get() - bound);
+        bound = row.bound.get();
+    }
+    assert!(most <= STEP, "{most}");
+    world.check();
+}
+
+/// A registry's clock that was wrong once makes no pool begin there that nobody has used.
+#[test]
+fn a_new_pool_begins_by_the_clock() {
+    let mut world = world(1, 1);
+    world.second();
+    let now = RegistryMillis::new(world.now);
+    let mut state = world.newest().disk.0.clone();
+    state.top = now.plus(DAY);
+    assert_eq!(state.making(true, now), now);
+    assert_eq!(state.making(false, now), state.top);
+}
+
 /// A pool that others have used before leads by more than a loss: so does a claim after it.
 #[test]
 fn a_claim_after_a_loss_may_be_of_a_worker_id_that_was_granted() {

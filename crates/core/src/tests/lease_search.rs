@@ -51,12 +51,14 @@ enum Event {
     Revoke,
     /// The registry is out of reach for a while.
     Away,
+    /// An administrator ends the grace period.
+    EndGrace,
 }
 
 use Event::{
-    Away, Backup, ClockFar, ClockNear, ClockOn, CloneOther, CloneSame, Crash, CrashLoop, Freeze,
-    Lead, Long, LoseRenewals, LoseTakeover, Promote, PromoteTwice, Reboot, RegistryClock, Restore,
-    Revoke, Snapshot, Stop, StopLate, Wake,
+    Away, Backup, ClockFar, ClockNear, ClockOn, CloneOther, CloneSame, Crash, CrashLoop, EndGrace,
+    Freeze, Lead, Long, LoseRenewals, LoseTakeover, Promote, PromoteTwice, Reboot, RegistryClock,
+    Restore, Revoke, Snapshot, Stop, StopLate, Wake,
 };
 
 const PROFILES: [(&str, &[Event]); 12] = [
@@ -101,6 +103,7 @@ const PROFILES: [(&str, &[Event]); 12] = [
         "losses",
         &[
             Freeze, Snapshot, Promote, Wake, Long, Crash, Reboot, Stop, Lead, Away, Revoke,
+            EndGrace,
         ],
     ),
     (
@@ -436,7 +439,9 @@ impl Walk {
             Event::Promote => self.lose(How::Promotion, 8),
             Event::PromoteTwice => {
                 self.lose(How::Promotion, 4);
-                let between = self.random.below(25);
+                // Also after the grace period of the first one.
+                let quiet = (plan.patience() + 2 * plan.hold) / plan.step;
+                let between = self.random.below(25 + quiet);
                 self.seconds(between);
                 self.lose(How::Promotion, 4);
             }
@@ -485,6 +490,13 @@ impl Walk {
                 let worker = super::super::id::WorkerId::new(0).unwrap();
                 super::lease_table::revoke(state, table, worker, &input);
                 self.world.say(|| "worker 0 is revoked".to_string());
+            }
+            Event::EndGrace => {
+                let now = self.world.now;
+                let registry = self.world.newest();
+                let input = registry.registry_input(now);
+                registry.disk.0.end_grace(&input);
+                self.world.say(|| "the grace period is ended".to_string());
             }
             Event::Away => {
                 self.away = true;

@@ -30,6 +30,7 @@ mod lease_claims;
 #[cfg(not(loom))]
 mod lease_etcd;
 #[cfg(not(loom))]
+mod lease_events;
 #[cfg(not(loom))]
 mod lease_long;
 #[cfg(not(loom))]

@@ -298,9 +298,8 @@ impl EtcdRegistry {
                 }
             }
             let mut pool = pool.clone();
-            // Not earlier than what has been stored, though a clock was set back.
-            let top = stored.as_ref().map(|stored| stored.state.top);
-            pool.pool.made = top.map_or(input.now, |top| input.now.max(top));
+            let made = |stored: &Stored| stored.state.making(pool.pool.unused, input.now);
+            pool.pool.made = stored.as_ref().map_or(input.now, made);
             let new = match stored {
                 Some(_) => None,
                 None => Some(reading.etcd_input.stored(State::new(&input))),
