@@ -153,6 +153,17 @@ fn a_switchover() {
 }
 
 #[test]
+fn a_server_is_killed_after_a_switchover() {
+    let mut world = world();
+    away(&mut world, 6);
+    world.replace(0, How::Promotion);
+    world.seconds(3);
+    world.crash(0, true);
+    let costs = costs(&mut world, 0, &[1]);
+    says("A server is killed just after that, and starts again", ON, costs);
+}
+
+#[test]
 fn a_failover() {
     let mut world = world();
     away(&mut world, 40);
