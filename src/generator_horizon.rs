@@ -14,7 +14,7 @@ use super::tx_holds;
 use super::{issue, session};
 use snowflake_core::horizon::{BEGINNING, InsertError};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
-use snowflake_core::slot::Slot;
+use snowflake_core::protocol::slot::Slot;
 
 thread_local! {
     /// What the triggers need that this session has run, by their OIDs: the number of the

@@ -13,7 +13,7 @@ use super::encoding::from_server;
 use super::error::{self, Error};
 use super::{compat, report, start_file};
 use snowflake_core::id::{Millis, WorkerId};
-use snowflake_core::plan::Settings;
+use snowflake_core::protocol::plan::Settings;
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::libpq::Conninfo;
 

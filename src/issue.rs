@@ -8,19 +8,19 @@ use super::label::Described;
 use super::session_generator::{IssueContext, Path, Purpose, SessionGenerator};
 use super::shmem::{self, Shared};
 use super::{compat, guc, lease_wait, mark, os_clock, tx_holds};
-use snowflake_core::clock::Reading;
-use snowflake_core::cursor::{Clocks, Issued, Step};
-use snowflake_core::generator::Generator;
+use snowflake_core::id::layout::Stamp;
 use snowflake_core::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
-use snowflake_core::layout::Stamp;
-use snowflake_core::plan::{ReserveError, Settings};
+use snowflake_core::label::generator::Generator;
 use snowflake_core::protocol;
 use snowflake_core::protocol::block::issue_block;
+use snowflake_core::protocol::clock::Reading;
+use snowflake_core::protocol::cursor::{Clocks, Issued, Step};
 use snowflake_core::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use snowflake_core::slot::{Reserving, Slot};
-use snowflake_core::tenure::{Generation, Tenure};
+use snowflake_core::protocol::plan::{ReserveError, Settings};
+use snowflake_core::protocol::slot::{Reserving, Slot};
+use snowflake_core::protocol::tenure::{Generation, Tenure};
 
 /// The shortest and the longest nap on a plain sleep, in microseconds: long enough to
 /// give the core away, and shorter than a tick, so that no tick is lost.

@@ -14,7 +14,7 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::{catalog, encoding};
-use snowflake_core::generator::Generator;
+use snowflake_core::label::generator::Generator;
 use snowflake_core::label::{Label, LabelError};
 
 /// The provider's name: SECURITY LABEL FOR snowflake_id.

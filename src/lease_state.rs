@@ -18,11 +18,11 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::node::KeptNode;
 use snowflake_core::lease::{FloorCause, Nonce, RegistryMillis};
-use snowflake_core::tenure::{Generation, Tenure};
+use snowflake_core::protocol::clock::Reading;
+use snowflake_core::protocol::tenure::{Generation, Tenure};
 
 /// See the head of the file.
 #[repr(C)]

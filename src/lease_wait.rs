@@ -3,9 +3,9 @@
 use super::error::{self, Error};
 use super::shmem::{self, Shared};
 use super::{compat, guc, os_clock};
-use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Nanos};
 use snowflake_core::label::Label;
+use snowflake_core::label::generator::Generator;
 use snowflake_core::protocol::host::IssueError;
 
 /// How long calls wait for a worker ID when the server has started to ask for one.

@@ -62,11 +62,11 @@ use super::compat::{self, SequenceData};
 use super::error::{self, Error};
 use super::shmem::Shared;
 use super::{catalog, os_clock, time};
-use snowflake_core::generator::Generator;
 use snowflake_core::id::UnixMillis;
-use snowflake_core::plan::Author;
+use snowflake_core::label::generator::Generator;
 use snowflake_core::protocol::host::OnDisk;
-use snowflake_core::slot::Reserving;
+use snowflake_core::protocol::plan::Author;
+use snowflake_core::protocol::slot::Reserving;
 
 /// The reservation lock is an object lock on the sequence with a sub-id that nothing in
 /// PostgreSQL takes: it locks relations by other means.

@@ -2,8 +2,8 @@
 
 use std::cmp::min_by_key;
 
-use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Nanos, UnixNanos};
+use snowflake_core::protocol::clock::Reading;
 
 /// This clock also counts while the machine sleeps, and nobody can step it. Reading it
 /// takes no system call since Linux 5.3, thanks to the vDSO.

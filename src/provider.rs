@@ -30,9 +30,9 @@ use super::limit;
 use super::subscription;
 use super::{catalog, encoding, lease_wait, mark, report, session, shmem};
 use snowflake_core::id::Millis;
+use snowflake_core::id::layout::OrderError;
 use snowflake_core::label::Label;
-use snowflake_core::layout::OrderError;
-use snowflake_core::slot::Slot;
+use snowflake_core::protocol::slot::Slot;
 
 /// Registers the provider, in every process that loads the library.
 pub fn register() {

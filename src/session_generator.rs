@@ -27,13 +27,13 @@ use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Shared, SlotKey};
 use super::{catalog, compat, guc, lease_wait, mark, os_clock};
-use snowflake_core::generator::Generator;
+use snowflake_core::id::layout::{Layout, Stamp};
+use snowflake_core::id::shuffle::Shuffle;
 use snowflake_core::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
-use snowflake_core::layout::{Layout, Stamp};
-use snowflake_core::shuffle::Shuffle;
-use snowflake_core::slot::{Scale, Slot};
-use snowflake_core::stats::{Pending, Stats};
-use snowflake_core::tenure::Generation;
+use snowflake_core::label::generator::Generator;
+use snowflake_core::protocol::slot::{Scale, Slot};
+use snowflake_core::protocol::stats::{Pending, Stats};
+use snowflake_core::protocol::tenure::Generation;
 
 /// A group of cells that end together: by one `take()`.
 macro_rules! lifetime {

@@ -13,9 +13,9 @@
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
 //! | `Shared::holders`, `holders_used` | who holds back which horizon, see `snowflake_core::horizon`: a place for each process; and how many of the places were ever used |
-//! | `Shared::lock_list`, `noted` | by which locks generators are held, see `snowflake_core::lock_list`; the list is under `HOLDS_LOCK` |
+//! | `Shared::lock_list`, `noted` | by which locks generators are held, see `snowflake_core::horizon::lock_list`; the list is under `HOLDS_LOCK` |
 //! | `Shared::defaults`, `others`, `locks` | the addresses, in every process, of the slots of the two fixed tables, and of the locks; written by the postmaster before any backend starts |
-//! | a slot | see `snowflake_core::slot` |
+//! | a slot | see `snowflake_core::protocol::slot` |
 //!
 //! # The tables
 //!
@@ -49,15 +49,15 @@ use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
 use super::lease_state::{LeaseSlot, LeaseState};
 use super::{catalog, guc, os_clock, start_file, time};
-use snowflake_core::clock::Reading;
+use snowflake_core::horizon::lock_list::{LockList, Noted};
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
+use snowflake_core::id::layout::Layout;
+use snowflake_core::id::shuffle::Shuffle;
 use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
-use snowflake_core::layout::Layout;
-use snowflake_core::lock_list::{LockList, Noted};
+use snowflake_core::protocol::clock::Reading;
 use snowflake_core::protocol::host::TrustedClock;
-use snowflake_core::shuffle::Shuffle;
-use snowflake_core::slot::{self, Slot};
-use snowflake_core::tenure::{Generation, Tenure};
+use snowflake_core::protocol::slot::{self, Slot};
+use snowflake_core::protocol::tenure::{Generation, Tenure};
 
 /// How many slots a generator can have in a table.
 const WINDOW: usize = 16;

@@ -28,7 +28,7 @@
 //! sequence already: who uses up the table of locks so, could before.
 //!
 //! A session lists its lock in shared memory, and readers ask PostgreSQL for the locks in the
-//! list: `snowflake_core::lock_list` has the rules. A lock that somebody has is one that
+//! list: `snowflake_core::horizon::lock_list` has the rules. A lock that somebody has is one that
 //! PostgreSQL counts a request for: all modes are Share, so nobody waits for one.
 
 use std::cell::{Cell, RefCell};
@@ -38,9 +38,9 @@ use pgrx::pg_sys;
 use super::compat;
 use super::error::{self, Error};
 use super::shmem::{self, Shared, SlotKey};
+use snowflake_core::horizon::lock_list::{self, LockList, Locks, Noted};
 use snowflake_core::horizon::{Held, Horizon, InsertError, ProcessHolds, Session};
 use snowflake_core::id::UnixMillis;
-use snowflake_core::lock_list::{self, LockList, Locks, Noted};
 
 thread_local! {
     static HELD: RefCell<Held> = const { RefCell::new(Held::NOTHING) };

@@ -34,7 +34,7 @@ use crate::error::{self, Error};
 use crate::mark::{self, Row};
 use crate::session_generator::SessionGenerator;
 use crate::{catalog, compat, session, shmem};
-use snowflake_core::generator::Generator;
+use snowflake_core::label::generator::Generator;
 
 /// What is known about a generator before the command.
 #[derive(Clone, Copy)]

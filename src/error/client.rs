@@ -5,8 +5,8 @@ use std::time::Duration;
 use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
 
 use super::{Code, Error, etcd, joined, update};
-use snowflake_core::duration::rounded;
 use snowflake_core::id::Millis;
+use snowflake_core::label::duration::rounded;
 use snowflake_core::lease::{Answer, RegistryError};
 use snowflake_registry_client::etcd::host::EtcdError;
 use snowflake_registry_client::libpq::LibpqError;

@@ -4,7 +4,7 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid};
-use snowflake_core::excerpt::excerpt;
+use snowflake_core::label::excerpt::excerpt;
 
 const SERVERS: &str = "A server is a libpq conninfo such as 'host=a dbname=b', a URL such as \
                        'postgresql://a/b', or the name of a foreign server.";

@@ -5,8 +5,8 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range, wrong_kind};
-use snowflake_core::generator::Generator;
 use snowflake_core::id::UnixMillis;
+use snowflake_core::label::generator::Generator;
 
 pub fn not_preloaded() -> Error {
     not_ready("snowflake_id must be loaded at server start to issue IDs").hint(

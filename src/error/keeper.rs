@@ -8,8 +8,8 @@ use super::super::compat;
 use super::super::lease_state::{Shown, ShownFailure};
 use super::super::time::display;
 use super::{Code, Error, invalid, joined, not_ready, not_supported};
-use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
+use snowflake_core::label::duration::rounded;
 use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, LeaseError, LeaseFailure};
 use snowflake_core::lease::{
     Cause, Fence, FloorCause, Named, RegistryError, RegistryMillis, Terms,

@@ -4,10 +4,10 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_ready, not_supported, wrong_kind};
 use crate::time::display;
-use snowflake_core::excerpt::{cut, excerpt};
 use snowflake_core::id::UnixMillis;
+use snowflake_core::id::layout::LayoutChange;
 use snowflake_core::label::LabelError;
-use snowflake_core::layout::LayoutChange;
+use snowflake_core::label::excerpt::{cut, excerpt};
 
 pub fn bad_label(text: &str, error: &LabelError) -> Error {
     invalid(format!("invalid label: {}", error.problem))

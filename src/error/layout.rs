@@ -5,9 +5,9 @@ use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_supported, out_of_range};
 use crate::time::display;
-use snowflake_core::excerpt::excerpt;
+use snowflake_core::id::layout::{LayoutError, OrderError};
+use snowflake_core::label::excerpt::excerpt;
 use snowflake_core::label::{Field, Label};
-use snowflake_core::layout::{LayoutError, OrderError};
 
 impl From<LayoutError> for Error {
     fn from(error: LayoutError) -> Self {

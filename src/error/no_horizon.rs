@@ -5,10 +5,10 @@ use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_ready, not_supported};
 use crate::time::display;
-use snowflake_core::excerpt::excerpt;
-use snowflake_core::generator::Descent;
 use snowflake_core::id::UnixMillis;
-use snowflake_core::layout::{Layout, OrderError};
+use snowflake_core::id::layout::{Layout, OrderError};
+use snowflake_core::label::excerpt::excerpt;
+use snowflake_core::label::generator::Descent;
 
 pub fn old_snapshot() -> Error {
     ERRCODE_ACTIVE_SQL_TRANSACTION

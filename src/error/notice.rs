@@ -7,10 +7,10 @@ use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
 
 use super::{Code, Error};
 use crate::time::display;
-use snowflake_core::duration::{exact, rounded};
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
-use snowflake_core::plan::Author;
+use snowflake_core::label::duration::{exact, rounded};
 use snowflake_core::protocol::host::{IssueError, Note};
+use snowflake_core::protocol::plan::Author;
 
 /// IDs are negative from the instant `from` on; without one, some are.
 pub fn can_be_negative(from: Option<UnixMillis>) -> Error {

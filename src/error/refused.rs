@@ -7,13 +7,13 @@ use pgrx::spi::quote_literal;
 use super::super::time::display;
 use super::layout::because_of;
 use super::{Code, Error, bad_clock, not_ready, not_supported};
-use snowflake_core::duration::{as_set, exact};
-use snowflake_core::generator::{Descent, Generator};
 use snowflake_core::id::{Millis, UnixMillis};
+use snowflake_core::label::duration::{as_set, exact};
+use snowflake_core::label::generator::{Descent, Generator};
 use snowflake_core::label::on_rollback_text;
-use snowflake_core::plan::{MarkError, ReserveError};
-use snowflake_core::policy::Policy;
+use snowflake_core::label::policy::Policy;
 use snowflake_core::protocol::host::IssueError;
+use snowflake_core::protocol::plan::{MarkError, ReserveError};
 
 /// Whether a generator is refused since the server has no worker ID, though its IDs carry none.
 pub fn no_worker_yet(why: IssueError) -> bool {

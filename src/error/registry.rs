@@ -7,7 +7,7 @@ use pgrx::spi::quote_identifier;
 
 use super::super::time::display;
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
-use snowflake_core::excerpt::{cut, excerpt};
+use snowflake_core::label::excerpt::{cut, excerpt};
 use snowflake_core::lease::etcd::DEFAULT_POOL;
 use snowflake_core::lease::{Holder, HolderError, RegistryMillis, Row};
 use snowflake_registry_client::wire;

@@ -3,10 +3,10 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, out_of_range};
-use snowflake_core::excerpt::excerpt;
 use snowflake_core::id::SnowflakeId;
-use snowflake_core::mask::{self, KEY_BYTES, MaskError};
-use snowflake_core::text::{Alphabet, TextError};
+use snowflake_core::id::mask::{self, KEY_BYTES, MaskError};
+use snowflake_core::id::text::{Alphabet, TextError};
+use snowflake_core::label::excerpt::excerpt;
 
 pub fn unknown_alphabet(name: &str) -> Error {
     let name = excerpt(name);

@@ -1,6 +1,6 @@
 //! The lease of the server's worker ID. [`snowflake_core::lease::node`] says what to ask and what
 //! follows; a lease gives its [`Node`] the clocks, and publishes in shared memory ([`LeaseSlot`])
-//! what may be issued ([`snowflake_core::tenure`]).
+//! what may be issued ([`snowflake_core::protocol::tenure`]).
 //!
 //! # In which order things are stored
 //!
@@ -19,7 +19,7 @@
 //! 1. the tenure is closed, then all slots, and the end of the old worker ID is computed, as for a
 //!    release: the greatest of all generators;
 //! 2. the grant becomes the new tenure, to which every generator comes by its own policy:
-//!    [`snowflake_core::rotation`] shows that no ID is issued twice;
+//!    [`snowflake_core::protocol::rotation`] shows that no ID is issued twice;
 //! 3. the old worker ID is returned with that end. If that fails, its lease expires, and it is free
 //!    from its bound on.
 
@@ -37,12 +37,12 @@ use super::super::lease_state::{
 use super::super::shmem::Shared;
 use super::super::{guc, os_clock, server_key, start_file};
 use super::target::Target;
-use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::node::{
     Change, HeldLease, LeaseError, LeaseFailure, NEED_LASTS, Next, Node, NodeInput,
 };
 use snowflake_core::lease::{Answer, Holder, Nonce, RegistryError, Reply, Request, Terms};
+use snowflake_core::protocol::clock::Reading;
 
 /// How long the keeper waits for a reply: a third of a lease, within these limits. In the least one,
 /// a connection and a request go over a line on which each reply is late by 150 ms. In the greatest

@@ -7,9 +7,9 @@ use super::super::error::Error;
 use super::super::session_generator::Purpose;
 use super::super::{issue, session, session_generator, shmem, time};
 use super::call::{Call, c_function};
-use snowflake_core::duration::exact;
 use snowflake_core::id::{SnowflakeId, Tick, UnixMillis};
 use snowflake_core::label::Label;
+use snowflake_core::label::duration::exact;
 
 // `snowflake_advance(generator, id) -> timestamptz`.
 c_function!(snowflake_advance_past_id, |call| advance(call, |label| {

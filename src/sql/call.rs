@@ -18,9 +18,9 @@ use super::super::limit::{self, Limit};
 use super::super::session;
 use super::super::session_generator::{self, SessionGenerator};
 use super::super::{compat, report, time};
+use snowflake_core::id::layout::{Fields, Layout};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
 use snowflake_core::label::Label;
-use snowflake_core::layout::{Fields, Layout};
 
 /// Defines the C function `$name`, which answers a [`Call`] by `$body`.
 macro_rules! c_function {

@@ -13,8 +13,8 @@ use super::super::session;
 use super::super::session_generator::SessionGenerator;
 use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
 use super::call::{c_function, columns};
-use snowflake_core::generator::Generator;
 use snowflake_core::id::{SnowflakeId, WorkerId};
+use snowflake_core::label::generator::Generator;
 
 // `snowflake_internal_next_id_range(generator, value) -> row`. It locks the generator, for
 // which NULL is the default one. The IDs reach the value at the instant `reached`, or

@@ -15,10 +15,10 @@ use super::super::{
     time,
 };
 use super::call::{Call, c_function, columns};
-use snowflake_core::excerpt::excerpt;
+use snowflake_core::id::layout::OrderError;
+use snowflake_core::label::excerpt::excerpt;
+use snowflake_core::label::presets;
 use snowflake_core::label::{KEYS, Label, edit};
-use snowflake_core::layout::OrderError;
-use snowflake_core::presets;
 
 /// A text with what the named arguments from `first` on say, and the label that this makes. The
 /// scripts declare the arguments in the order of [`KEYS`]; behind them comes `fields`.

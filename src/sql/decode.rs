@@ -9,9 +9,9 @@ use pgrx::{JsonB, pg_sys};
 use super::super::error::{self, Error};
 use super::super::time;
 use super::call::{Call, Whose, by_layout, c_function, columns};
+use snowflake_core::id::layout::{FieldRole, Layout, LayoutError};
 use snowflake_core::id::{SnowflakeId, Tick};
 use snowflake_core::label::{Field, Label};
-use snowflake_core::layout::{FieldRole, Layout, LayoutError};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
 by_layout!(

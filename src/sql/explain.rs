@@ -5,8 +5,8 @@ use pgrx::pg_sys;
 use super::super::encoding::DatabaseText;
 use super::super::time;
 use super::call::{Whose, c_function};
-use snowflake_core::explain;
 use snowflake_core::id::SnowflakeId;
+use snowflake_core::label::explain;
 
 // `snowflake_explain(id [, generator])`.
 c_function!(snowflake_explain, |call| {

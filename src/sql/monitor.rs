@@ -15,12 +15,12 @@ use super::super::{
 };
 use super::call::{c_function, columns};
 use super::create::{told, told_row};
-use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, UnixMillis};
 use snowflake_core::label::KEYS;
-use snowflake_core::plan::{Author, MarkError, ReserveError};
+use snowflake_core::label::generator::Generator;
 use snowflake_core::protocol::host::IssueError;
-use snowflake_core::stats::Counts;
+use snowflake_core::protocol::plan::{Author, MarkError, ReserveError};
+use snowflake_core::protocol::stats::Counts;
 
 /// The generators of this database, the default one first.
 fn generators() -> Result<impl Iterator<Item = &'static SessionGenerator>, Error> {

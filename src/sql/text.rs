@@ -5,8 +5,8 @@ use super::super::error::{self, Error};
 use super::super::limit;
 use super::call::{Call, c_function};
 use snowflake_core::id::SnowflakeId;
-use snowflake_core::mask::{self, MaskKey, Version};
-use snowflake_core::text::Alphabet;
+use snowflake_core::id::mask::{self, MaskKey, Version};
+use snowflake_core::id::text::Alphabet;
 
 fn alphabet(call: &Call) -> Result<Alphabet, Error> {
     let name = call.text(1, &limit::ID);

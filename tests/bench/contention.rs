@@ -10,14 +10,14 @@
 mod contention_model;
 
 use contention_model::{Costs, Design, Outcome, simulate};
-use snowflake_core::clock::Reading;
-use snowflake_core::clock_seq::ClockSeqHistory;
-use snowflake_core::cursor::{Clocks, Live, Step};
-use snowflake_core::generator::Generator;
 use snowflake_core::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
-use snowflake_core::plan::{Plan, Planned};
-use snowflake_core::policy::Policy;
-use snowflake_core::tenure::{Generation, Tenure};
+use snowflake_core::label::generator::Generator;
+use snowflake_core::label::policy::Policy;
+use snowflake_core::protocol::clock::Reading;
+use snowflake_core::protocol::clock_seq::ClockSeqHistory;
+use snowflake_core::protocol::cursor::{Clocks, Live, Step};
+use snowflake_core::protocol::plan::{Plan, Planned};
+use snowflake_core::protocol::tenure::{Generation, Tenure};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::hint::{black_box, spin_loop};

@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// How a backend takes a sequence number. The core's way is `LoadAdd`; see
-/// `crates/core/src/cursor.rs`. The others were compared with it.
+/// `crates/core/src/protocol/cursor.rs`. The others were compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// Load, clock, compare-and-swap; again if another backend was faster.

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| snowflake_core::laws::hold(text));
+fuzz_target!(|text: &str| snowflake_core::label::laws::hold(text));

@@ -38,8 +38,8 @@ use pq_sys::{ConnStatusType, ExecStatusType, PGconn, PGresult};
 
 pub use conninfo::Conninfo;
 use conninfo::OptionList;
-use snowflake_core::duration::rounded;
 use snowflake_core::id::Millis;
+use snowflake_core::label::duration::rounded;
 use wait::{Ended, Ready, Waiter, Wanted};
 
 /// The longest result, and the longest text of libpq's. Copies are in memory that is not

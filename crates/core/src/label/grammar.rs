@@ -4,8 +4,8 @@
 use std::fmt;
 
 use super::LabelError;
-use crate::excerpt::excerpt;
-use crate::layout::FieldRole;
+use crate::id::layout::FieldRole;
+use crate::label::excerpt::excerpt;
 
 /// The keys that labels have; all others are names of fields.
 pub const KEYS: [&str; 11] = [

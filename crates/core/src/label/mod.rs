@@ -8,7 +8,7 @@
 //!
 //! `key=value` pairs, separated by white space; a value with white space in it is
 //! quoted, and a quote in the value is doubled. `preset` comes first and stands for a
-//! stock text ([`super::presets`]); the pairs after it override that text. The layout
+//! stock text ([`crate::label::presets`]); the pairs after it override that text. The layout
 //! names the fields from high to low. `time` (or `time_reversed`, `time_by_mode`),
 //! `sequence` and `clock` have a meaning of their own; all others are parts of the
 //! worker ID, high parts first, except those with a value: they are the same in all IDs
@@ -22,15 +22,26 @@
 
 use std::fmt;
 
-use super::duration::as_set;
-use super::generator::Generator;
-use super::id::{Millis, SnowflakeId, Stamp, Tick};
-use super::layout::{FieldRole, Fields, Layout, LayoutError, POSITION_BITS_MAX, in_range};
+use crate::id::layout::{FieldRole, Fields, Layout, LayoutError, POSITION_BITS_MAX, in_range};
+use crate::id::{Millis, SnowflakeId, Stamp, Tick};
+use crate::label::duration::as_set;
+use crate::label::generator::Generator;
 
-pub mod edit;
-mod grammar;
-mod rules;
-mod values;
+pub mod duration; // how a length of time reads as text
+pub mod edit; // a label with other values
+pub mod excerpt; // what a message shows of a text
+pub mod explain; // an ID, for a person to read
+pub mod generator; // what a generator is made of: layout and policy
+mod grammar; // what is a label at all
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub mod laws; // what is true of every text that is taken for a label
+pub mod policy; // how far a generator may go, and where a tick's sequence numbers start
+pub mod presets; // the texts of the schemes that people run
+mod rules; // defaults and contradictions
+mod values; // the values of the keys
+
+#[cfg(all(test, not(loom)))]
+mod label_tests;
 
 pub use grammar::KEYS;
 use grammar::Text;

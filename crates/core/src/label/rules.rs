@@ -8,13 +8,13 @@ use super::values::{
     ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start, tick,
 };
 use super::{Field, Label, LabelError, TEXT_MAX};
-use crate::clock_seq::CLOCK_BITS_MAX;
-use crate::duration::as_set;
-use crate::generator::Generator;
+use crate::id::layout::{FieldRole, FieldsError, Layout, POSITION_BITS_MAX, WORKER_BITS_MAX};
 use crate::id::{Millis, UnixMillis};
-use crate::layout::{FieldRole, FieldsError, Layout, POSITION_BITS_MAX, WORKER_BITS_MAX};
-use crate::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use crate::presets;
+use crate::label::duration::as_set;
+use crate::label::generator::Generator;
+use crate::label::policy::CLOCK_BITS_MAX;
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::label::presets;
 
 /// The ranges of durations. The longest rollback is 10 years.
 const MAX_ROLLBACK: RangeInclusive<Millis> = Millis::new(1000)..=Millis::new(3650 * 86_400_000);

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use super::LabelError;
 use super::grammar::{Pair, is_digits, list};
-use crate::duration::{UNITS, as_set, instant_text};
+use crate::id::layout::{EPOCH_MAX, Layout, TICK_MAX};
 use crate::id::{Millis, UnixMillis};
-use crate::layout::{EPOCH_MAX, Layout, TICK_MAX};
-use crate::policy::{OnExhausted, OnRollback, SequenceStart};
+use crate::label::duration::{UNITS, as_set, instant_text};
+use crate::label::policy::{OnExhausted, OnRollback, SequenceStart};
 
 /// A number below this is no epoch in milliseconds (1973-03-03), but most likely one in
 /// seconds, or a year.

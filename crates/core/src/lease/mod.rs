@@ -66,7 +66,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use self::state::Lengths;
-use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
+use crate::id::{BootNanos, Millis, UnixMillis, WorkerId};
 
 /// An instant by the clock of the registry, in milliseconds since 1970-01-01 UTC. The
 /// clocks of nodes may differ from it, so the two kinds do not compare.

@@ -8,7 +8,7 @@
 //! # The rules
 //!
 //! 1. **The bound.** No ID whose tick begins at or after [`HeldLease::bound`] is issued, and
-//!    no mark is written past it: [`crate::plan`]. A bound counts once the registry has
+//!    no mark is written past it: [`crate::protocol::plan`]. A bound counts once the registry has
 //!    confirmed it, and has no end: it counts also when the lease has expired, the registry
 //!    cannot be reached, or another server has taken over, since that one starts at the bound.
 //! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
@@ -45,12 +45,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
 use super::state::DAY;
 use super::{
     Answer, Ask, Fence, FloorCause, Grant, Holder, Memory, Nonce, RegistryError, Reply, Request,
     Terms,
 };
+use crate::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
 
 /// The shortest time between two requests.
 const LEAST_PAUSE: Millis = Millis::new(20);

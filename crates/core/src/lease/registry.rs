@@ -80,13 +80,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
 
-use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::node::FLOOR_LIMIT;
 use super::state::{DAY, Loss, RegistryInput, State};
 use super::{
     Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Held, Holder, Memory, Named, Pool,
     RegistryError, RegistryMillis, Reply, Request, Row, Seen, ServerKey, Stopped,
 };
+use crate::id::{Millis, UnixMillis, WorkerId};
 
 /// As much of a lease is granted to an incarnation that leads, before any time has
 /// passed, but half a second at most: enough to issue, too little to matter.

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::id::{Millis, UnixMillis};
 use super::{Cause, Era, Held, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped, hex};
+use crate::id::{Millis, UnixMillis};
 
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
 /// that was never granted is not preferred to it.

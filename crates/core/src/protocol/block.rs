@@ -13,9 +13,9 @@
 //! Positions that are taken but do not belong to the block are lost: no call issues
 //! them. That is the price for leaving the path of single IDs as it is.
 
-use crate::cursor::Issued;
-use crate::generator::Generator;
 use crate::id::Position;
+use crate::label::generator::Generator;
+use crate::protocol::cursor::Issued;
 use crate::protocol::host::{Host, IssueError};
 use crate::protocol::issue;
 

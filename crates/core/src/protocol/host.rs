@@ -2,13 +2,13 @@
 //! PostgreSQL is one, and so are the models and threads of the tests. The core decides; the
 //! host acts, and makes no decision.
 
-use crate::clock::Reading;
-use crate::cursor::Clocks;
-use crate::generator::{Descent, Generator};
 use crate::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos, WorkerId};
-use crate::plan::{Author, ReserveError, Settings};
-use crate::slot::{Reserving, Slot};
-use crate::tenure::{Generation, Tenure};
+use crate::label::generator::{Descent, Generator};
+use crate::protocol::clock::Reading;
+use crate::protocol::cursor::Clocks;
+use crate::protocol::plan::{Author, ReserveError, Settings};
+use crate::protocol::slot::{Reserving, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
 
 /// What a server knows of its wall clock: shared by all its generators, and changed under the
 /// clock lock only.

@@ -22,17 +22,17 @@
 //! bound. A call that needs more waits until the host has a later bound, or another
 //! tenure.
 
-use crate::cursor::{Issued, Live, Step};
-use crate::generator::{Descent, Generator};
 use crate::horizon::BEGINNING;
+use crate::id::layout::OrderError;
 use crate::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis};
-use crate::layout::OrderError;
-use crate::plan::ReserveError;
+use crate::label::generator::{Descent, Generator};
+use crate::protocol::cursor::{Issued, Live, Step};
 use crate::protocol::host::{Host, IssueError, Need};
+use crate::protocol::plan::ReserveError;
 use crate::protocol::reserve::{end_refusal, lag};
+use crate::protocol::slot::Slot;
+use crate::protocol::tenure::Generation;
 use crate::protocol::wait::{Waits, await_bound};
-use crate::slot::Slot;
-use crate::tenure::Generation;
 
 /// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is
 /// lacking. Waits for the clock and reserves as needed; a failed call issues nothing.

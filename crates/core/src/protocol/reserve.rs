@@ -12,16 +12,18 @@
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
 //! changes nothing but notes and statistics.
 
-use crate::clock::Reading;
-use crate::clock_seq::ClockSeqHistory;
-use crate::cursor::Live;
-use crate::generator::Generator;
 use crate::horizon::BEGINNING;
 use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
-use crate::plan::{Author, Durable, Gap, MarkError, Moved, Plan, PlanInput, Planned, ReserveError};
+use crate::label::generator::Generator;
+use crate::protocol::clock::Reading;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::Live;
 use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use crate::slot::{Reserving, Slot};
-use crate::tenure::{Generation, Tenure};
+use crate::protocol::plan::{
+    Author, Durable, Gap, MarkError, Moved, Plan, PlanInput, Planned, ReserveError,
+};
+use crate::protocol::slot::{Reserving, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
 
 /// How long before the end of a layout's time a note tells of it.
 const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);

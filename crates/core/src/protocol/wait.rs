@@ -1,11 +1,11 @@
 //! Waiting for a clock: for the next tick, or for a clock that was set back.
 
-use crate::generator::Generator;
 use crate::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos};
-use crate::plan::ReserveError;
-use crate::policy::{OnExhausted, OnRollback, Policy};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnExhausted, OnRollback, Policy};
 use crate::protocol::host::{Host, IssueError, Need, Note};
-use crate::slot::Slot;
+use crate::protocol::plan::ReserveError;
+use crate::protocol::slot::Slot;
 
 /// What one call has waited for, and whether it may continue to wait.
 #[derive(Default)]

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::super::id::{Tick, WorkerId};
-use super::super::label::Label;
-use super::super::layout::Fields;
-use super::super::protocol::host::IssueError;
-use super::super::protocol::wait::STANDSTILL;
 use super::scripted::{MS, NAP, ScriptError, Server};
+use crate::id::layout::Fields;
+use crate::id::{Tick, WorkerId};
+use crate::label::Label;
+use crate::protocol::host::IssueError;
+use crate::protocol::wait::STANDSTILL;
 
 fn entries() -> Vec<Value> {
     let text = include_str!("../../../../tests/vectors/behaviour.json");

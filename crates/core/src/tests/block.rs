@@ -3,18 +3,18 @@
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 
-use super::super::clock::Reading;
-use super::super::cursor::{Clocks, Issued};
-use super::super::generator::Generator;
-use super::super::id::{BootNanos, Nanos, Position, UnixMillis, UnixNanos};
-use super::super::plan::{ReserveError, Settings};
-use super::super::protocol;
-use super::super::protocol::block::issue_block;
-use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::slot::{Reserving, Slot};
-use super::super::tenure::{Generation, Tenure};
 use super::one_call::OneCall;
 use super::scripted::{MS, ScriptError, Server};
+use crate::id::{BootNanos, Nanos, Position, UnixMillis, UnixNanos};
+use crate::label::generator::Generator;
+use crate::protocol;
+use crate::protocol::block::issue_block;
+use crate::protocol::clock::Reading;
+use crate::protocol::cursor::{Clocks, Issued};
+use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::protocol::plan::{ReserveError, Settings};
+use crate::protocol::slot::{Reserving, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
 
 /// A session beside others: whenever it enters, they first take as many IDs as are next
 /// in the script.

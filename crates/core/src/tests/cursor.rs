@@ -4,19 +4,19 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 
-use super::super::clock::Reading;
-use super::super::cursor::{Bounds, ClockSeqSpan, Clocks, Issued, Live, Step};
-use super::super::generator::Generator;
-use super::super::id::{
+use super::scripted::{NAP, ScriptError, Server};
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Offset, Position, Tick, UnixMillis, UnixNanos,
 };
-use super::super::layout::{FieldRole, Layout};
-use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::protocol::host::{Host, Need};
-use super::super::protocol::wait::Waits;
-use super::super::sync::{AtomicU64, Ordering};
-use super::super::tenure::Generation;
-use super::scripted::{NAP, ScriptError, Server};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::protocol::clock::Reading;
+use crate::protocol::cursor::{Bounds, ClockSeqSpan, Clocks, Issued, Live, Step};
+use crate::protocol::host::{Host, Need};
+use crate::protocol::tenure::Generation;
+use crate::protocol::wait::Waits;
+use crate::sync::{AtomicU64, Ordering};
 
 const MS: i64 = NANOS_PER_MILLI;
 

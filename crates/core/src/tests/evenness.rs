@@ -4,11 +4,11 @@
 
 use std::collections::HashSet;
 
-use super::super::id::SnowflakeId;
-use super::super::protocol::host::IssueError;
-use super::super::shuffle::Shuffle;
 use super::explorer::Random;
 use super::scripted::{MS, ScriptError, Server};
+use crate::id::SnowflakeId;
+use crate::id::shuffle::Shuffle;
+use crate::protocol::host::IssueError;
 
 /// The upper 0.1 % points of chi squared with `classes - 1` degrees of freedom, as
 /// in the NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.4.

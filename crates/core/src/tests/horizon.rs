@@ -2,20 +2,20 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::super::clock::Reading;
-use super::super::generator::{Descent, Generator};
-use super::super::horizon::{
+use super::places::Places;
+use super::scripted::{MS, Server};
+use crate::horizon::{
     Announced, BEGINNING, Held, Horizon, InsertError, PLACES, ProcessHolds, Session, ShownHold,
     least,
 };
-use super::super::id::{BootNanos, UnixMillis, UnixNanos};
-use super::super::label::Label;
-use super::super::layout::OrderError;
-use super::super::policy::SequenceStart;
-use super::super::protocol::advance_to_now;
-use super::super::slot::{Reserving, Scale, Slot};
-use super::places::Places;
-use super::scripted::{MS, Server};
+use crate::id::layout::OrderError;
+use crate::id::{BootNanos, UnixMillis, UnixNanos};
+use crate::label::Label;
+use crate::label::generator::{Descent, Generator};
+use crate::label::policy::SequenceStart;
+use crate::protocol::advance_to_now;
+use crate::protocol::clock::Reading;
+use crate::protocol::slot::{Reserving, Scale, Slot};
 
 const DATABASE: u64 = 5 << 32;
 

@@ -1,9 +1,9 @@
 //! Sessions that hold the horizon, and those that read it, explored by loom on the production
 //! protocol, see [`super::sessions`].
 
-use super::super::id::UnixMillis;
 use super::scaffold::{self, spawn};
 use super::sessions::{Server, explore, instant, server, session};
+use crate::id::UnixMillis;
 
 /// A transaction that inserts the ID that it takes.
 fn write(s: &Server, mine: usize, now: i64) -> UnixMillis {

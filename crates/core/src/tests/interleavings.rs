@@ -6,18 +6,18 @@ use std::collections::BTreeSet;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::clock::Reading;
-use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::{ClockSeqSpan, Clocks, Issued, Live, Step};
-use super::super::generator::Generator;
-use super::super::id::{BootNanos, Millis, Offset, Position, Tick, UnixMillis, UnixNanos};
-use super::super::layout::{FieldRole, Layout};
-use super::super::plan::Plan;
-use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::slot::Slot;
-use super::super::sync::{AtomicI64, AtomicU64, Ordering};
-use super::super::tenure::{Generation, Tenure};
 use super::scaffold::{At, MS, carry_out, explore, plan, settled, spawn, zero};
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::{BootNanos, Millis, Offset, Position, Tick, UnixMillis, UnixNanos};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::protocol::clock::Reading;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{ClockSeqSpan, Clocks, Issued, Live, Step};
+use crate::protocol::plan::Plan;
+use crate::protocol::slot::Slot;
+use crate::protocol::tenure::{Generation, Tenure};
+use crate::sync::{AtomicI64, AtomicU64, Ordering};
 
 /// Generators that do not watch the wall clock.
 pub mod plain {
@@ -592,9 +592,9 @@ mod eviction {
 
 /// A sequence is rewritten, and a savepoint undoes that, while others issue.
 mod rewrites {
-    use super::super::super::slot::Scale;
     use super::plain::{G, TICK, tick};
     use super::*;
+    use crate::protocol::slot::Scale;
 
     /// That of a slot which is [`settled`].
     const FILE: u32 = 7;
@@ -636,10 +636,10 @@ mod rewrites {
 /// A slot that comes to another tenure of its server, or is closed, while others
 /// issue.
 mod tenures {
-    use super::super::super::slot::Reserving;
     use super::super::scaffold::{first, second};
     use super::plain::{G, TICK, tick};
     use super::*;
+    use crate::protocol::slot::Reserving;
 
     /// The bound of the first tenure, in ticks.
     const FIRST: u64 = 6;

@@ -1,7 +1,7 @@
 //! A world of registries and servers: the host of the lease protocol in miniature.
 //!
 //! Nothing here decides what the protocol decides: the registries call
-//! [`handle`](super::super::lease::registry::handle), the servers a [`Node`]. The world loses, delays and repeats
+//! [`handle`](crate::lease::registry::handle), the servers a [`Node`]. The world loses, delays and repeats
 //! messages, crashes and copies servers, and puts old copies in the place of registries.
 //! Each server has one generator. A position is a worker ID and a tick, and the world
 //! notes who issued it.
@@ -17,17 +17,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{Change, Next, Node, NodeInput};
-use super::super::lease::state::{RegistryInput, State};
-use super::super::lease::{
-    Answer, Ask, Holder, Memory, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply, Request,
-    Row, ServerKey,
-};
 use super::lease_claims;
 use super::lease_etcd::Etcd;
 use super::lease_table;
 pub use super::lease_table::Table;
+use crate::id::{BootNanos, Millis, UnixMillis, WorkerId};
+use crate::lease::node::{Change, Next, Node, NodeInput};
+use crate::lease::state::{RegistryInput, State};
+use crate::lease::{
+    Answer, Ask, Holder, Memory, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply, Request,
+    Row, ServerKey,
+};
 
 /// All times of the world are in milliseconds.
 pub const SECOND: i64 = 1000;

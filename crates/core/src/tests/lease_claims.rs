@@ -1,12 +1,12 @@
 //! Fixed worker IDs that several servers claim; and what a registry or a node does not
 //! believe: clocks, bounds and floors that are wrong, or that somebody has made up.
 
-use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{FLOOR_LIMIT, LeaseError, Next};
-use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Ask, Fence, Named, RegistryError, Request, Row};
 use super::lease::{Disk, How, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
+use crate::id::{Millis, UnixMillis, WorkerId};
+use crate::lease::node::{FLOOR_LIMIT, LeaseError, Next};
+use crate::lease::state::DAY;
+use crate::lease::{Answer, Ask, Fence, Named, RegistryError, Request, Row};
 
 /// Nothing is issued at or after a bound, so a later end is wrong. The next holder would
 /// have it as its floor.

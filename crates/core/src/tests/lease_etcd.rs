@@ -3,10 +3,10 @@
 
 use std::cell::Cell;
 
-use super::super::lease::state::{RegistryInput, State};
-use super::super::lease::{Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, etcd};
 use super::lease::{EPOCH, How, Plan, SECOND, Table, World};
 use super::lease_search::{runs, search};
+use crate::lease::state::{RegistryInput, State};
+use crate::lease::{Answer, Cause, Fence, Pool, RegistryError, RegistryMillis, etcd};
 
 thread_local! {
     /// New worlds of this thread have their registries in etcd.

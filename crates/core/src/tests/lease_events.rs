@@ -1,9 +1,9 @@
 //! What each event costs with the terms of a pool that is made without arguments: the table of
 //! docs/worker-ids.md, a line of which each of these tests must find there.
 
-use super::super::id::WorkerId;
 use super::lease::{How, Plan, SECOND, World};
 use super::lease_traces::{down, held};
+use crate::id::WorkerId;
 
 const PAGE: &str = include_str!("../../../../docs/worker-ids.md");
 
@@ -160,7 +160,11 @@ fn a_server_is_killed_after_a_switchover() {
     world.seconds(3);
     world.crash(0, true);
     let costs = costs(&mut world, 0, &[1]);
-    says("A server is killed just after that, and starts again", ON, costs);
+    says(
+        "A server is killed just after that, and starts again",
+        ON,
+        costs,
+    );
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! Leases that are longer than the patience: one test for each rule that only they have, and for
 //! each way in which an earlier form of the rules was broken.
 
-use super::super::id::{BootNanos, UnixMillis, WorkerId};
-use super::super::lease::node::{Next, NodeInput};
-use super::super::lease::state::{DAY, Loss};
-use super::super::lease::{
-    Answer, Ask, Cause, FloorCause, Named, RegistryError, RegistryMillis, Stopped,
-};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_traces::{down, held, why};
+use crate::id::{BootNanos, UnixMillis, WorkerId};
+use crate::lease::node::{Next, NodeInput};
+use crate::lease::state::{DAY, Loss};
+use crate::lease::{Answer, Ask, Cause, FloorCause, Named, RegistryError, RegistryMillis, Stopped};
 
 /// Lease 120 s, patience 30 s, hold 32 s, max_ahead 80 s; a step is 4 s.
 fn world(pool: i64, servers: usize) -> World {
@@ -419,7 +417,7 @@ fn the_first_floor_of_a_pool() {
         let mut world = world(1, 1);
         let table = &mut world.newest().disk.1;
         table.pool.unused = unused;
-        table.pool.made = super::super::lease::RegistryMillis::new(EPOCH);
+        table.pool.made = crate::lease::RegistryMillis::new(EPOCH);
         world.servers[0].fixed = fixed;
         world.crash(0, true);
         world.pass(SECOND);
@@ -504,10 +502,7 @@ fn a_clock_that_goes_back_at_a_loss_does_not_measure_it() {
     world.newest().off = 0;
     world.seconds(4);
     let loss = world.newest().disk.0.loss.unwrap();
-    assert!(
-        loss.lost > super::super::id::Millis::new(120 * SECOND),
-        "{loss:?}"
-    );
+    assert!(loss.lost > crate::id::Millis::new(120 * SECOND), "{loss:?}");
 }
 
 /// A server whose clock was 50 minutes ahead for a while returns what it does not use of its bound,
@@ -746,7 +741,7 @@ fn a_second_loss_does_not_hide_the_first_one() {
             panic!()
         };
         // When a lease and a hold have passed, it is over.
-        let is_over = lost < super::super::id::Millis::new(60 * SECOND);
+        let is_over = lost < crate::id::Millis::new(60 * SECOND);
         assert_eq!(is_over, after == 200, "{lost:?}");
         down(&mut world, 1);
         nothing_is_issued_twice(world);
@@ -1417,7 +1412,7 @@ fn leases_that_are_too_long_are_cut() {
         world.pass(STEP);
         assert!(world.contact(1));
         let now = RegistryMillis::new(world.now - 3600 * SECOND);
-        let patience = super::super::lease::PATIENCE;
+        let patience = crate::lease::PATIENCE;
         let rows = world.newest().rows().values();
         let too_long = rows.filter(|row| row.leased_until.since(now) > patience);
         left.push(too_long.count());

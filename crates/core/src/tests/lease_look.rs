@@ -1,9 +1,9 @@
 //! A look at a registry changes none of its leases, and what it says of a newer one stops an old
 //! one.
 
-use super::super::lease::{Answer, Ask, Cause, Fence, Memory, RegistryError, Reply, Request, Seen};
 use super::lease::{How, World};
 use super::lease_traces::one_of_two;
+use crate::lease::{Answer, Ask, Cause, Fence, Memory, RegistryError, Reply, Request, Seen};
 
 /// The server looks at a registry.
 fn look(world: &mut World, registry: usize, memory: Option<Memory>) -> Reply {

@@ -1,9 +1,9 @@
 //! What must happen when a registry has lost something: one test for each part of the
 //! rule, and for each hole that was found in it.
 
-use super::super::lease::state::DAY;
-use super::super::lease::{Cause, RegistryError};
 use super::lease::{How, SECOND};
+use crate::lease::state::DAY;
+use crate::lease::{Cause, RegistryError};
 
 use super::lease_traces::{
     PATIENCE, before_takeover, down, held, one_of_two, taken_over, why, world,
@@ -401,7 +401,7 @@ fn the_time_that_was_stored_counts_at_a_loss() {
     world.replace(lost, How::Promotion);
     world.newest().off = -50 * SECOND;
     let identity = world.servers[0].identity;
-    let identity = super::super::lease::ServerKey {
+    let identity = crate::lease::ServerKey {
         system: 999,
         ..identity
     };

@@ -1,15 +1,15 @@
 //! What servers say of the registry that they have asked, and of their clocks: what they remember
 //! shows losses, and how far wrong clocks can move a bound.
 
-use super::super::id::{BootNanos, Millis, UnixMillis};
-use super::super::lease::registry::VOUCHED_MAX;
-use super::super::lease::state::DAY;
-use super::super::lease::{
+use super::lease::{How, Registry, SECOND, World};
+use super::lease_traces::{PATIENCE, down, held, one_of_two, world};
+use crate::id::{BootNanos, Millis, UnixMillis};
+use crate::lease::registry::VOUCHED_MAX;
+use crate::lease::state::DAY;
+use crate::lease::{
     Answer, Ask, Cause, Holder, HolderError, Memory, Nonce, RegistryError, Reply, Request,
     ServerKey,
 };
-use super::lease::{How, Registry, SECOND, World};
-use super::lease_traces::{PATIENCE, down, held, one_of_two, world};
 
 /// Servers that come and go.
 struct Strangers {

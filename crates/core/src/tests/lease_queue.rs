@@ -1,14 +1,14 @@
 //! The next worker ID of a server whose clock was set back: which one the registry grants, when
 //! the node asks for one, and what it keeps meanwhile.
 
-use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{Change, HeldLease, LeaseError, Next, Node, NodeInput};
-use super::super::lease::state::{RegistryInput, State};
-use super::super::lease::{
+use super::lease_table::{Table, handle};
+use crate::id::{BootNanos, Millis, UnixMillis, WorkerId};
+use crate::lease::node::{Change, HeldLease, LeaseError, Next, Node, NodeInput};
+use crate::lease::state::{RegistryInput, State};
+use crate::lease::{
     Answer, Ask, Holder, Nonce, Origin, Pool, RegistryError, RegistryMillis, Reply, Request,
     ServerKey,
 };
-use super::lease_table::{Table, handle};
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;

@@ -225,7 +225,7 @@ impl Walk {
             }
         }
         if random.percent(20) {
-            world.servers[1].fixed = super::super::id::WorkerId::new(0);
+            world.servers[1].fixed = crate::id::WorkerId::new(0);
             world.crash(1, true);
         }
         world.say(|| format!("{plan:?}"));
@@ -487,7 +487,7 @@ impl Walk {
                 let registry = self.world.newest();
                 let input = registry.registry_input(now);
                 let (state, table) = &mut registry.disk;
-                let worker = super::super::id::WorkerId::new(0).unwrap();
+                let worker = crate::id::WorkerId::new(0).unwrap();
                 super::lease_table::revoke(state, table, worker, &input);
                 self.world.say(|| "worker 0 is revoked".to_string());
             }

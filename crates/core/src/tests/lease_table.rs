@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::id::WorkerId;
-use super::super::lease::registry::{self, Rows};
-use super::super::lease::state::{RegistryInput, State};
-use super::super::lease::{Pool, Reply, Request, Row};
+use crate::id::WorkerId;
+use crate::lease::registry::{self, Rows};
+use crate::lease::state::{RegistryInput, State};
+use crate::lease::{Pool, Reply, Request, Row};
 
 /// The rows of a pool, as a registry's disk has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

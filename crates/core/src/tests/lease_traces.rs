@@ -1,11 +1,11 @@
 //! What must happen in stated circumstances: one test for each rule of the leases, and
 //! for each hole that was found in them.
 
-use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{LeaseError, Next, Node, NodeInput};
-use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Fence, Named, Pool, RegistryError, RegistryMillis, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
+use crate::id::{Millis, UnixMillis, WorkerId};
+use crate::lease::node::{LeaseError, Next, Node, NodeInput};
+use crate::lease::state::DAY;
+use crate::lease::{Answer, Fence, Named, Pool, RegistryError, RegistryMillis, Terms};
 
 /// A lease, a hold, and what is lost to seconds.
 pub const PATIENCE: i64 = 8 + 8 + 5;
@@ -522,7 +522,7 @@ fn ids_of_before_the_registry() {
     let mut world = world(1, 1);
     let made = world.now;
     let table = &mut world.newest().disk.1;
-    table.pool.made = super::super::lease::RegistryMillis::new(made);
+    table.pool.made = crate::lease::RegistryMillis::new(made);
     table.pool.ids = 0..3;
     table.pool.except = vec![0..1, 1..2];
     world.second();
@@ -563,10 +563,7 @@ fn which_worker_id() {
     let table = &mut world.newest().disk.1;
     table.pool.ids = 0..4;
     let new = world.servers[0].identity;
-    let new = world.add(
-        super::super::lease::ServerKey { system: 999, ..new },
-        SECOND,
-    );
+    let new = world.add(crate::lease::ServerKey { system: 999, ..new }, SECOND);
     world.second();
     assert_eq!(held(&world, new), Some(0));
     world.check();
@@ -724,7 +721,7 @@ fn an_older_renewal_changes_nothing() {
     let number = reply.number;
     world.hear(
         0,
-        &super::super::lease::Reply {
+        &crate::lease::Reply {
             number: number - 1,
             ..reply.clone()
         },
@@ -768,7 +765,7 @@ fn a_right_ends() {
     let right = world.servers[0].node.right().unwrap();
     let mut node: Node = world.servers[0].node.clone();
     let node_input = NodeInput {
-        boot: super::super::id::BootNanos::new(0),
+        boot: crate::id::BootNanos::new(0),
         clock: UnixMillis::new(world.now),
         furthest: right.floor,
         in_recovery: false,

@@ -4,25 +4,25 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 
-use super::super::clock::Reading;
-use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::{ClockSeqSpan, Clocks, Issued, Step};
-use super::super::generator::Generator;
-use super::super::id::{
+use super::MARKS_MAX;
+use super::one_call::{OneCall, whose_calls_are_transactions};
+use crate::id::shuffle::Shuffle;
+use crate::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
-use super::super::plan::{Author, PlanInput, ReserveError, Settings};
-use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::protocol::{
+use crate::label::generator::Generator;
+use crate::protocol::clock::Reading;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{ClockSeqSpan, Clocks, Issued, Step};
+use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::protocol::plan::{Author, PlanInput, ReserveError, Settings};
+use crate::protocol::slot::{Reserving, Scale, Slot, close_all};
+use crate::protocol::tenure::{Generation, Tenure};
+use crate::protocol::{
     self,
     step_by_step::{self, UnderWay},
 };
-use super::super::shuffle::Shuffle;
-use super::super::slot::{Reserving, Scale, Slot, close_all};
-use super::super::tenure::{Generation, Tenure};
-use super::MARKS_MAX;
-use super::one_call::{OneCall, whose_calls_are_transactions};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// One of the four worker IDs that two bits hold.

@@ -1,14 +1,14 @@
 //! Observing IDs of other servers: what is issued afterwards sorts after them, and nothing
 //! else changes.
 
-use super::super::generator::{Descent, Generator};
-use super::super::id::{Millis, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
-use super::super::layout::{FieldRole, Layout, OrderError};
-use super::super::plan::ReserveError;
-use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::protocol::host::IssueError;
-use super::super::protocol::observe;
 use super::model::{MS, Naps, Outcome, Server, Stop, WORKER, settings};
+use crate::id::layout::{FieldRole, Layout, OrderError};
+use crate::id::{Millis, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
+use crate::label::generator::{Descent, Generator};
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::protocol::host::IssueError;
+use crate::protocol::observe;
+use crate::protocol::plan::ReserveError;
 
 const TINY: [(FieldRole, u32); 3] = [
     (FieldRole::Time, 9),

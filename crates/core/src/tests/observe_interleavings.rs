@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 
 use loom::sync::Arc;
 
-use super::super::clock::Reading;
-use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::{Clocks, Issued, Step};
-use super::super::generator::Generator;
-use super::super::id::{BootNanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos, WorkerId};
-use super::super::plan::Plan;
-use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::slot::{Reserving, Slot};
-use super::super::sync::{AtomicI64, AtomicU64, Ordering};
-use super::super::tenure::{Generation, Tenure};
 use super::scaffold::{self, MS, carry_out, first, plan, second, settled, spawn};
+use crate::id::{BootNanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos, WorkerId};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnRollback, Policy, SequenceStart};
+use crate::protocol::clock::Reading;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::plan::Plan;
+use crate::protocol::slot::{Reserving, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
+use crate::sync::{AtomicI64, AtomicU64, Ordering};
 
 /// The first position of a tick, of which each has four.
 const fn at(tick: u64) -> u64 {

@@ -1,13 +1,13 @@
 //! The horizon as one call of the protocol holds it, for hosts whose every call is a
 //! transaction of its own: looks whether the call keeps to the order of [`server`].
 //!
-//! [`server`]: super::super::protocol
+//! [`server`]: crate::protocol
 
 use std::cell::Cell;
 
-use super::super::generator::Generator;
-use super::super::id::UnixMillis;
-use super::super::slot::Slot;
+use crate::id::UnixMillis;
+use crate::label::generator::Generator;
+use crate::protocol::slot::Slot;
 
 #[derive(Debug, Default)]
 pub struct OneCall {
@@ -52,7 +52,7 @@ impl OneCall {
 /// A part of a [`Host`] of one thread with one generator, as which its fields `generator`, `slot`,
 /// `trusted`, `tenure` and `held` serve.
 ///
-/// [`Host`]: super::super::protocol::host::Host
+/// [`Host`]: crate::protocol::host::Host
 macro_rules! whose_calls_are_transactions {
     () => {
         fn entered(&self) -> Option<(&Slot, &Generator)> {

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 
-use super::super::horizon::{ProcessHolds, Session};
-use super::super::id::UnixMillis;
+use crate::horizon::{ProcessHolds, Session};
+use crate::id::UnixMillis;
 
 pub struct Places<'a>(pub &'a ProcessHolds);
 

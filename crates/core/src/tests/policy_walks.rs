@@ -19,20 +19,20 @@ use std::hash::Hash;
 
 use siphasher::sip128::SipHasher13;
 
-use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::{Clocks, Issued, Step};
-use super::super::generator::Generator;
-use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
-use super::super::layout::{FieldRole, Layout};
-use super::super::plan::ReserveError;
-use super::super::plan::Settings;
-use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::protocol;
-use super::super::protocol::host::{Host, IssueError, Need};
-use super::super::protocol::wait::STANDSTILL;
-use super::super::tenure::{Generation, Tenure};
 use super::explorer::{Explorer, Rules, deeper};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, Writer, settings as of_millis};
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::{Millis, Position, Tick, UnixMillis, WorkerId};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::protocol;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::host::{Host, IssueError, Need};
+use crate::protocol::plan::ReserveError;
+use crate::protocol::plan::Settings;
+use crate::protocol::tenure::{Generation, Tenure};
+use crate::protocol::wait::STANDSTILL;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {

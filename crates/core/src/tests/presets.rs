@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::id::{Millis, SnowflakeId, Tick, UnixMillis};
-use super::super::label::{Label, timestamp_text};
-use super::super::layout::{LayoutError, OrderError, POSITION_BITS_MAX};
-use super::super::presets;
+use crate::id::layout::{LayoutError, OrderError, POSITION_BITS_MAX};
+use crate::id::{Millis, SnowflakeId, Tick, UnixMillis};
+use crate::label::presets;
+use crate::label::{Label, timestamp_text};
 
 fn label(text: &str) -> Label {
     Label::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use loom::sync::Arc;
 
-use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::{Issued, Step};
-use super::super::generator::Generator;
-use super::super::id::{Position, Tick, UnixMillis, UnixNanos};
-use super::super::plan::Plan;
-use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::slot::{Reserving, Slot};
-use super::super::tenure::{Generation, Tenure};
 use super::scaffold::{self, At, MS, carry_out, explore, first, plan, second, settled, spawn};
+use crate::id::{Position, Tick, UnixMillis, UnixNanos};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnRollback, Policy, SequenceStart};
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{Issued, Step};
+use crate::protocol::plan::Plan;
+use crate::protocol::slot::{Reserving, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
 
 fn generator() -> Generator {
     let policy = Policy {

@@ -15,16 +15,16 @@ use std::hash::Hash;
 
 use siphasher::sip128::SipHasher13;
 
-use super::super::cursor::{Clocks, Issued, Step};
-use super::super::generator::Generator;
-use super::super::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
-use super::super::layout::{FieldRole, Layout};
-use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::protocol::host::{Host, IssueError, Need, Note};
-use super::super::slot::{Reserving, Scale};
-use super::super::tenure::{Generation, Tenure};
 use super::explorer::{Explorer, Rules, with};
 use super::model::{MS, Outcome, QUEUE, Queue, Server, settings};
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnRollback, Policy, SequenceStart};
+use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::host::{Host, IssueError, Need, Note};
+use crate::protocol::slot::{Reserving, Scale};
+use crate::protocol::tenure::{Generation, Tenure};
 
 /// Milliseconds of a tick.
 const TICK: i64 = 10;

@@ -6,18 +6,16 @@ use std::collections::BTreeSet;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::clock::Reading;
-use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::{Clocks, Live};
-use super::super::generator::Generator;
-use super::super::id::{
-    BootNanos, Millis, NANOS_PER_MILLI, Position, UnixMillis, UnixNanos, WorkerId,
-};
-use super::super::layout::{FieldRole, Layout};
-use super::super::plan::{Plan, Planned};
-use super::super::policy::Policy;
-use super::super::slot::{Reserving, Scale, Slot};
-use super::super::tenure::Tenure;
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::{BootNanos, Millis, NANOS_PER_MILLI, Position, UnixMillis, UnixNanos, WorkerId};
+use crate::label::generator::Generator;
+use crate::label::policy::Policy;
+use crate::protocol::clock::Reading;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{Clocks, Live};
+use crate::protocol::plan::{Plan, Planned};
+use crate::protocol::slot::{Reserving, Scale, Slot};
+use crate::protocol::tenure::Tenure;
 
 pub const MS: i64 = NANOS_PER_MILLI;
 

@@ -4,24 +4,24 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use super::super::clock::Reading;
-use super::super::cursor::{Clocks, Issued, Step};
-use super::super::generator::Generator;
-use super::super::id::{
+use super::MARKS_MAX;
+use super::one_call::{OneCall, whose_calls_are_transactions};
+use crate::id::layout::{Fields, Stamp};
+use crate::id::shuffle::Shuffle;
+use crate::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
-use super::super::label::Label;
-use super::super::layout::{Fields, Stamp};
-use super::super::plan::{Author, ReserveError, Settings};
-use super::super::policy::OnRollback;
-use super::super::protocol;
-use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::shuffle::Shuffle;
-use super::super::slot::{Reserving, Scale, Slot};
-use super::super::tenure::{Generation, Tenure};
-use super::MARKS_MAX;
-use super::one_call::{OneCall, whose_calls_are_transactions};
+use crate::label::Label;
+use crate::label::generator::Generator;
+use crate::label::policy::OnRollback;
+use crate::protocol;
+use crate::protocol::clock::Reading;
+use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::protocol::plan::{Author, ReserveError, Settings};
+use crate::protocol::slot::{Reserving, Scale, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// How long a nap is.

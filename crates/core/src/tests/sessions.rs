@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicBool as Flag, AtomicI64 as Number, Ordering::SeqCs
 
 use loom::sync::{Arc, Mutex};
 
-use super::super::clock::Reading;
-use super::super::cursor::Clocks;
-use super::super::generator::Generator;
-use super::super::horizon::{
+use super::scaffold;
+use crate::horizon::lock_list::{self, LockList, Locks, Noted};
+use crate::horizon::{
     Held, InsertError, PLACES, ProcessHolds, Processes, Session as Holding, Used, least,
 };
-use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
-use super::super::lock_list::{self, LockList, Locks, Noted};
-use super::super::plan::{Author, ReserveError, Settings};
-use super::super::policy::SequenceStart;
-use super::super::protocol;
-use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::slot::{Reserving, Scale, Slot};
-use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use super::super::tenure::{Generation, Tenure};
-use super::scaffold;
+use crate::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
+use crate::label::generator::Generator;
+use crate::label::policy::SequenceStart;
+use crate::protocol;
+use crate::protocol::clock::Reading;
+use crate::protocol::cursor::Clocks;
+use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::protocol::plan::{Author, ReserveError, Settings};
+use crate::protocol::slot::{Reserving, Scale, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
+use crate::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 pub const G: Generator = Generator::DEFAULT;
 pub const KEY: u64 = 7 << 32 | 1;

@@ -4,15 +4,15 @@
 //! Here a generator and a node are those of one server, and their host is the keeper in
 //! miniature.
 
-use super::super::id::{BootNanos, Millis, UnixMillis};
-use super::super::lease::node::{Next, NodeInput};
-use super::super::lease::{RegistryMillis, Reply};
-use super::super::plan::ReserveError;
-use super::super::policy::Policy;
-use super::super::protocol::host::IssueError;
 use super::lease::{EPOCH, Plan, SECOND, World};
 use super::model::{MS, Outcome, Server, settings};
 use super::tenures::generator;
+use crate::id::{BootNanos, Millis, UnixMillis};
+use crate::label::policy::Policy;
+use crate::lease::node::{Next, NodeInput};
+use crate::lease::{RegistryMillis, Reply};
+use crate::protocol::host::IssueError;
+use crate::protocol::plan::ReserveError;
 
 /// How often an ID is taken, and how long a request and its reply are under way: a tick.
 const STEP: i64 = 10;

@@ -1,17 +1,17 @@
 //! A server whose worker ID comes from a registry: where IDs start, where they end, who
 //! waits.
 
-use super::super::cursor::Step;
-use super::super::generator::Generator;
-use super::super::horizon::BEGINNING;
-use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
-use super::super::layout::{FieldRole, Layout};
-use super::super::plan::ReserveError;
-use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::protocol::demand;
-use super::super::protocol::host::{Host, IssueError, Need};
-use super::super::tenure::{Generation, Tenure};
 use super::model::{MS, Naps, Outcome, Server, Stop, settings};
+use crate::horizon::BEGINNING;
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::{Millis, Position, Tick, UnixMillis, WorkerId};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnRollback, Policy, SequenceStart};
+use crate::protocol::cursor::Step;
+use crate::protocol::demand;
+use crate::protocol::host::{Host, IssueError, Need};
+use crate::protocol::plan::ReserveError;
+use crate::protocol::tenure::{Generation, Tenure};
 
 /// Ticks of 10 ms, four IDs each; half a second of rollback is forgiven.
 pub fn generator() -> Generator {

@@ -7,22 +7,22 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::super::clock::Reading;
-use super::super::cursor::{Clocks, Issued};
-use super::super::generator::Generator;
-use super::super::id::{
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::shuffle::Shuffle;
+use crate::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
     WorkerId,
 };
-use super::super::layout::{FieldRole, Layout};
-use super::super::plan::{Author, ReserveError, Settings};
-use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::protocol;
-use super::super::protocol::block::issue_block;
-use super::super::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
-use super::super::shuffle::Shuffle;
-use super::super::slot::{Reserving, Scale, Slot};
-use super::super::tenure::{Generation, Tenure};
+use crate::label::generator::Generator;
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::protocol;
+use crate::protocol::block::issue_block;
+use crate::protocol::clock::Reading;
+use crate::protocol::cursor::{Clocks, Issued};
+use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::protocol::plan::{Author, ReserveError, Settings};
+use crate::protocol::slot::{Reserving, Scale, Slot};
+use crate::protocol::tenure::{Generation, Tenure};
 
 const THREADS: u64 = 4;
 const IDS: usize = if cfg!(miri) { 60 } else { 5_000 };

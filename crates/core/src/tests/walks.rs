@@ -6,21 +6,21 @@ use std::hash::Hash;
 
 use siphasher::sip128::SipHasher13;
 
-use super::super::clock::Reading;
-use super::super::clock_seq::ClockSeqHistory;
-use super::super::cursor::Step;
-use super::super::generator::Generator;
-use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos, WorkerId};
-use super::super::label::Label;
-use super::super::layout::{FieldRole, Layout};
-use super::super::plan::Settings;
-use super::super::plan::{Author, Gap, MarkError, Plan, PlanInput, ReserveError};
-use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::protocol;
-use super::super::protocol::host::{Host, IssueError, Need, Note};
-use super::super::tenure::Tenure;
 use super::explorer::{Explorer, Rules};
 use super::model::{Disk, MS, Outcome, Server, settings};
+use crate::id::layout::{FieldRole, Layout};
+use crate::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos, WorkerId};
+use crate::label::Label;
+use crate::label::generator::Generator;
+use crate::label::policy::{OnRollback, Policy, SequenceStart};
+use crate::protocol;
+use crate::protocol::clock::Reading;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::Step;
+use crate::protocol::host::{Host, IssueError, Need, Note};
+use crate::protocol::plan::Settings;
+use crate::protocol::plan::{Author, Gap, MarkError, Plan, PlanInput, ReserveError};
+use crate::protocol::tenure::Tenure;
 
 /// How far a standby's marks may lag plus how far its clock may differ, in ms.
 const GAP: i64 = 8;

@@ -40,7 +40,7 @@
 //!
 //! # Why no ID carries a worker ID with which it may not be issued
 //!
-//! A session composes IDs for its own generation, see [`super::tenure`]. An issuer
+//! A session composes IDs for its own generation, see [`crate::protocol::tenure`]. An issuer
 //! loads the cursor, then the bound, then the slot's generation (each Acquire), and moves
 //! the cursor only if that is its own. The reserver that brings a slot to generation 2 raises the
 //! cursor to the mark, which is at or past every bound of generation 1; then stores the
@@ -92,15 +92,15 @@
 //! The other way round, another core may issue between the two and the cursor
 //! would be ahead of "now" by that much: a rollback that never happened.
 
-use super::clock::{self, Clock, Reading, rollback};
-use super::generator::Generator;
-use super::id::{
+use crate::id::layout::Layout;
+use crate::id::{
     BootNanos, Nanos, Offset, Position, SnowflakeId, Tick, UnixMillis, UnixNanos, WorkerId,
 };
-use super::layout::Layout;
-use super::sync::AtomicU64;
-use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use super::tenure::Generation;
+use crate::label::generator::Generator;
+use crate::protocol::clock::{self, Clock, Reading, rollback};
+use crate::protocol::tenure::Generation;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// What to do next. The caller acts; nothing has happened yet, except for `Issue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -579,7 +579,7 @@ impl Cursor {
     }
 
     /// Moves the cursor by `to`. Returns where it was.
-    pub(super) fn change(&self, to: impl Fn(Position) -> Position) -> Position {
+    pub(crate) fn change(&self, to: impl Fn(Position) -> Position) -> Position {
         let to = |cursor| Some(to(Position::new(cursor)).get());
         // AcqRel as in issue(). The update is tried until it succeeds.
         let (Ok(before) | Err(before)) = self.0.fetch_update(AcqRel, Acquire, to);
@@ -618,7 +618,7 @@ impl Bounds {
     /// last step of a reservation. False if the slot was closed, or the bound voided,
     /// since it was planned.
     #[must_use]
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &self,
         before: Position,
         generation: Generation,
@@ -640,14 +640,14 @@ impl Bounds {
     /// Holders of the reservation lock only. The process that closes the slot again takes this
     /// away: what a reserver publishes takes the place of zero, never of [`CLOSED`], or
     /// a reserver could not tell one closing from the next.
-    pub(super) fn open(&self) -> Position {
+    pub(crate) fn open(&self) -> Position {
         let closed = CLOSED.get();
         let swap = self.reserved.compare_exchange(closed, 0, AcqRel, Acquire);
         Position::new(swap.map_or_else(|bound| bound, |_| 0))
     }
 
     /// Allows no ID until there is a new tenure. Returns the bound as it was.
-    pub(super) fn close(&self) -> Position {
+    pub(crate) fn close(&self) -> Position {
         Position::new(self.reserved.swap(CLOSED.get(), AcqRel))
     }
 
@@ -664,14 +664,14 @@ impl Bounds {
 
     /// Sets the spread: before the bound is published if it allows more, before the
     /// cursor leaves its tick if it allows less.
-    pub(super) fn set_clock_seq_span(&self, clock_seq_span: ClockSeqSpan) {
+    pub(crate) fn set_clock_seq_span(&self, clock_seq_span: ClockSeqSpan) {
         self.clock_seq_span
             .store(clock_seq_span.now | clock_seq_span.max << 32, Release);
     }
 
     /// Allows no ID until the next reservation. A slot that was closed stays closed:
     /// a reserver that saw zero before could publish.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         // A read-modify-write, so that the process that closes the slot next sees what the last
         // reserver did.
         let open = |reserved| (reserved != CLOSED.get()).then_some(0);
@@ -710,5 +710,5 @@ impl Bounds {
 }
 
 #[cfg(test)]
-#[path = "tests/copy_live.rs"]
+#[path = "../tests/copy_live.rs"]
 mod copy;

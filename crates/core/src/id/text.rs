@@ -8,7 +8,7 @@
 //! number is right-aligned and 13 characters have room for 65 bits. Crates that encode
 //! bytes align to the left, and have no base 62; a division by a constant is shorter.
 
-use super::id::SnowflakeId;
+use crate::id::SnowflakeId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alphabet {

@@ -4,9 +4,9 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | `live` | see [`super::cursor`] and [`super::clock`] |
-//! | `stats` | see [`super::stats`]; written by anyone |
-//! | `horizon` | see [`super::horizon`]; written by anyone |
+//! | `live` | see [`crate::protocol::cursor`] and [`crate::protocol::clock`] |
+//! | `stats` | see [`crate::protocol::stats`]; written by anyone |
+//! | `horizon` | see [`crate::horizon`]; written by anyone |
 //! | `key` | the generator that the slot belongs to; 0 if none. Stored with Release by the process that evicts, after the slot was emptied |
 //! | `pins` | how many transactions use the slot; [`EVICTING`] is added while somebody empties it. Raised (Acquire) before `key` is looked at, lowered with Release |
 //! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the cursor mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old cursor |
@@ -15,7 +15,7 @@
 //! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock; forgotten by the process that has made the sequence, as that is undone, before it gives its locks back ([`Slot::forget_mark`]). While it is there, it is the mark, whatever the disk says |
 //! | `undone` | a mark up to `highest` was rolled back; until the next reservation. Stored at the end of the transaction, before its pin is given back |
 //! | `gap_at`, `put_back_at`, `end_is_near` | when a gap was left last, and when a mark was written back that others had changed (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
-//! | `clock_history` | which clocks have been used, see [`super::clock_seq`]; under the reservation lock |
+//! | `clock_history` | which clocks have been used, see [`crate::protocol::clock_seq`]; under the reservation lock |
 //! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone; the winner notes the change |
 //! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by the session that refuses |
@@ -45,17 +45,17 @@
 //! would continue there. A generator that rotates its worker ID keeps its slot, too: its mark
 //! stays where its latest rotation has reached.
 
-use super::clock::{Clock, Reading};
-use super::clock_seq::ClockSeqHistory;
-use super::cursor::{CLOSED, CacheLine, Live};
-use super::generator::Generator;
-use super::horizon::Horizon;
-use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
-use super::plan::Plan;
-use super::stats::Stats;
-use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use super::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
-use super::tenure::Generation;
+use crate::horizon::Horizon;
+use crate::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
+use crate::label::generator::Generator;
+use crate::protocol::clock::{Clock, Reading};
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{CLOSED, CacheLine, Live};
+use crate::protocol::plan::Plan;
+use crate::protocol::stats::Stats;
+use crate::protocol::tenure::Generation;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
 /// Proof that the caller holds the reservation lock of the slot's generator.
 #[derive(Debug)]
@@ -419,7 +419,7 @@ impl Slot {
 
     /// No ID of a tick that begins at or after this instant was issued from this slot
     /// under the present worker ID of the server; `None` if none was issued at all. Of a
-    /// generator that rotates its worker ID, this is the present rotation: [`super::rotation`]
+    /// generator that rotates its worker ID, this is the present rotation: [`crate::protocol::rotation`]
     /// says why no other one has IDs of that worker ID past it. Of all other generators, it holds
     /// for each worker ID that the server has had.
     #[must_use]
@@ -468,7 +468,7 @@ impl Slot {
 
     /// Allows no ID until there is a new tenure, and returns [`Self::furthest`], which
     /// does not change again under the old tenure. The server no longer has a right to issue; see
-    /// [`super::tenure`] for why that is enough.
+    /// [`crate::protocol::tenure`] for why that is enough.
     #[must_use]
     pub fn close(&self) -> Option<UnixMillis> {
         let cursor = self.live.cursor();
@@ -500,13 +500,13 @@ impl Slot {
         )
     }
 
-    pub(super) fn set_clock_history(&self, _: &Reserving, clock_history: ClockSeqHistory) {
+    pub(crate) fn set_clock_history(&self, _: &Reserving, clock_history: ClockSeqHistory) {
         for (part, value) in self.rest.clock_history.iter().zip(clock_history.parts()) {
             part.store(value, Relaxed);
         }
     }
 
-    pub(super) fn seen(&self, _: &Reserving) -> Reading {
+    pub(crate) fn seen(&self, _: &Reserving) -> Reading {
         let [boot, wall] = &self.rest.seen;
         Reading {
             boot: BootNanos::new(boot.load(Relaxed)),
@@ -514,18 +514,18 @@ impl Slot {
         }
     }
 
-    pub(super) fn set_seen(&self, _: &Reserving, reading: Reading) {
+    pub(crate) fn set_seen(&self, _: &Reserving, reading: Reading) {
         let [boot, wall] = &self.rest.seen;
         boot.store(reading.boot.get(), Relaxed);
         wall.store(reading.wall.get(), Relaxed);
     }
 
-    pub(super) fn window(&self) -> Millis {
+    pub(crate) fn window(&self) -> Millis {
         Millis::new(self.rest.window.load(Relaxed))
     }
 
     /// Stores what a reservation took, left out and forgave. Its mark is durable.
-    pub(super) fn set_taken(&self, _: &Reserving, plan: &Plan) {
+    pub(crate) fn set_taken(&self, _: &Reserving, plan: &Plan) {
         let rest = &self.rest;
         // Not stored before the mark that leaves the gap is durable.
         if plan.leaves_gap {
@@ -540,7 +540,7 @@ impl Slot {
     }
 
     /// For a generator that rotates its worker ID: no rotation starts before this.
-    pub(super) fn least(&self) -> Option<UnixMillis> {
+    pub(crate) fn least(&self) -> Option<UnixMillis> {
         instant(self.stats.0.2.0.load(Relaxed))
     }
 
@@ -558,7 +558,7 @@ impl Slot {
     }
 
     /// Stores a mark that is durable, in the file that the sequence has now.
-    pub(super) fn set_highest(&self, _: &Reserving, mark: UnixMillis) {
+    pub(crate) fn set_highest(&self, _: &Reserving, mark: UnixMillis) {
         self.rest.highest.fetch_max(mark.get(), Relaxed);
         self.rest.undone.store(false, Relaxed);
     }
@@ -573,7 +573,7 @@ impl Slot {
 
     /// The mark on disk, which others have changed, is about to be written back; true the first
     /// time.
-    pub(super) fn put_back(&self, _: &Reserving, at: UnixMillis) -> bool {
+    pub(crate) fn put_back(&self, _: &Reserving, at: UnixMillis) -> bool {
         self.horizon.0.1.0.swap(at.get(), Relaxed) == 0
     }
 
@@ -582,7 +582,7 @@ impl Slot {
     }
 
     /// Whether the near end of the layout's time has been noted; from now on it has.
-    pub(super) fn end_was_near(&self, _: &Reserving) -> bool {
+    pub(crate) fn end_was_near(&self, _: &Reserving) -> bool {
         self.rest.end_is_near.swap(true, Relaxed)
     }
 
@@ -594,7 +594,7 @@ impl Slot {
 
     /// Notes that IDs are refused; true if they were not before. `by_rollback`: because
     /// the clock was set back, so that the next ID ends the refusal.
-    pub(super) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
+    pub(crate) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
         let rest = &self.rest;
         let since = &rest.refused_at;
         let swap = since.compare_exchange(0, at.get(), Relaxed, Relaxed);
@@ -605,7 +605,7 @@ impl Slot {
     }
 
     /// Ends a refusal. Returns its beginning to the one caller that notes the end.
-    pub(super) fn end_refusal(&self) -> Option<UnixMillis> {
+    pub(crate) fn end_refusal(&self) -> Option<UnixMillis> {
         self.rest.refused_by_rollback.store(false, Relaxed);
         instant(self.rest.refused_at.swap(0, Relaxed))
     }
@@ -614,12 +614,12 @@ impl Slot {
         self.rest.refused_by_rollback.load(Relaxed)
     }
 
-    pub(super) fn forgiven_lead(&self) -> Millis {
+    pub(crate) fn forgiven_lead(&self) -> Millis {
         Millis::new(self.rest.forgiven_lead.load(Relaxed))
     }
 
     /// Stores the lead that was refused: no other can be accepted.
-    pub(super) fn set_refused_lead(&self, lead: Millis) {
+    pub(crate) fn set_refused_lead(&self, lead: Millis) {
         self.rest.refused_lead.store(lead.get(), Relaxed);
     }
 
@@ -651,5 +651,5 @@ pub fn close_all<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Option<UnixMi
 }
 
 #[cfg(test)]
-#[path = "tests/copy_slot.rs"]
+#[path = "../tests/copy_slot.rs"]
 mod copy;

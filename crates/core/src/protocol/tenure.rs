@@ -13,13 +13,13 @@
 //! |---|---|
 //! | [`Tenure`] of a server | changed and read under the clock lock |
 //! | [`Generation`] of a server | a copy that is read without a lock, to compose IDs for its worker ID; stored with Release under the clock lock, after the tenure |
-//! | `Bounds::generation` of a slot | the tenure for which the bound of the slot was published, see [`super::cursor`] |
+//! | `Bounds::generation` of a slot | the tenure for which the bound of the slot was published, see [`crate::protocol::cursor`] |
 //!
 //! # How a slot comes to a new tenure
 //!
 //! A session composes IDs for the generation that it has entered with, its own. The
 //! slot's bound holds for the slot's generation. An ID may be issued if both are the
-//! same, and if the position lies below the bound of that generation: [`super::cursor`]
+//! same, and if the position lies below the bound of that generation: [`crate::protocol::cursor`]
 //! shows that nothing else is ever issued, whatever session is stopped between any two
 //! steps. If they differ, the session reserves. The reserver enters anew if the server
 //! has another tenure than the session, and plans for that tenure only. If the slot
@@ -38,8 +38,8 @@
 //!
 //! 1. the server gets a tenure without the right to issue ([`Tenure::closed`]), so
 //!    that no reserver plans for the old one from now on;
-//! 2. each slot is closed ([`super::slot::Slot::close`]): its bound is swapped for
-//!    [`super::cursor::CLOSED`], and its cursor is raised to the mark;
+//! 2. each slot is closed ([`crate::protocol::slot::Slot::close`]): its bound is swapped for
+//!    [`crate::protocol::cursor::CLOSED`], and its cursor is raised to the mark;
 //! 3. the end is the latest of the instant that a cursor had reached before it was raised,
 //!    the server's clock, and the floor of the grant ([`Tenure::end`]). A server that
 //!    has issued little knows nothing of those who had the worker ID before.
@@ -51,7 +51,7 @@
 //! bound fails after the raise, because no position from the mark on lies below a bound.
 //! So whatever is issued was issued before the raise, which returns a cursor past it.
 
-use super::id::{Millis, UnixMillis, WorkerId};
+use crate::id::{Millis, UnixMillis, WorkerId};
 
 /// Stands for "no worker ID" in a generation.
 const NO_WORKER: u32 = u32::MAX;

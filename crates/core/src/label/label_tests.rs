@@ -7,19 +7,19 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::clock_seq::CLOCK_BITS_MAX;
-use super::duration::as_set;
-use super::generator::Generator;
-use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
-use super::label::edit::{check_field_name, edit, given, key_at};
-use super::label::*;
-use super::layout::{
+use crate::id::layout::{
     EPOCH_MAX, FieldRole, FieldsError, Layout, LayoutError, POSITION_BITS_MAX, Stamp,
 };
-use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::presets;
+use crate::id::{Millis, SnowflakeId, Tick, UnixMillis};
+use crate::label::duration::as_set;
+use crate::label::edit::{check_field_name, edit, given, key_at};
+use crate::label::generator::Generator;
+use crate::label::policy::CLOCK_BITS_MAX;
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::label::presets;
+use crate::label::*;
 
-use super::laws;
+use crate::label::laws;
 
 fn label(text: &str) -> Label {
     Label::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))

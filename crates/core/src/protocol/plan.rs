@@ -8,12 +8,12 @@
 //! [`Plan`] allows is carried out in one order, [`Planned`], [`Durable`], [`Moved`],
 //! published: each of these is made from the one before and consumes it.
 
-use crate::clock::Reading;
-use crate::clock_seq::ClockSeqHistory;
-use crate::cursor::{ClockSeqSpan, Live};
-use crate::generator::Generator;
 use crate::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos};
-use crate::tenure::Tenure;
+use crate::label::generator::Generator;
+use crate::protocol::clock::Reading;
+use crate::protocol::clock_seq::ClockSeqHistory;
+use crate::protocol::cursor::{ClockSeqSpan, Live};
+use crate::protocol::tenure::Tenure;
 
 /// What administrators set for all generators of a server.
 #[derive(Clone, Copy, Debug)]
@@ -644,7 +644,7 @@ impl Generator {
     }
 
     /// The tick and the rotation in which a generator that rotates its worker ID continues:
-    /// see [`crate::rotation`].
+    /// see [`crate::protocol::rotation`].
     fn choose_rotation(
         &self,
         s: &PlanInput,
@@ -822,5 +822,5 @@ impl Moved {
 }
 
 #[cfg(test)]
-#[path = "tests/show_plan.rs"]
+#[path = "../tests/show_plan.rs"]
 mod show_plan;

@@ -1,4 +1,4 @@
-//! The locks by which transactions hold generators, see [`super::horizon`]: a list of them in
+//! The locks by which transactions hold generators, see [`crate::horizon`]: a list of them in
 //! shared memory.
 //!
 //! PostgreSQL tells nobody that such a lock was freed: any session may end a prepared transaction.
@@ -30,10 +30,10 @@
 //! number n finds all locks up to n that were not freed. So it replaces the entries up to n, and
 //! the list lacks nothing if no lock after n had no room.
 
-use super::horizon::BEGINNING;
-use super::id::UnixMillis;
-use super::sync::AtomicBool;
-use super::sync::Ordering::{Acquire, Release};
+use crate::horizon::BEGINNING;
+use crate::id::UnixMillis;
+use crate::sync::AtomicBool;
+use crate::sync::Ordering::{Acquire, Release};
 
 /// How many locks the list has room for: 24 kB. With more of them, each reader goes through the
 /// table of locks, which has room for some thousands by default.

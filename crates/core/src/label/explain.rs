@@ -14,10 +14,10 @@
 use std::cmp::Ordering;
 use std::iter::once;
 
-use super::duration::{instant_text, rounded};
-use super::id::{SnowflakeId, UnixMillis};
-use super::label::{Decoded, Field, Label, tick_text};
-use super::layout::{FieldRole, LayoutError, OrderError::NegativeFrom};
+use crate::id::layout::{FieldRole, LayoutError, OrderError::NegativeFrom};
+use crate::id::{SnowflakeId, UnixMillis};
+use crate::label::duration::{instant_text, rounded};
+use crate::label::{Decoded, Field, Label, tick_text};
 
 /// The most columns of a line; only a longer title exceeds them.
 pub const COLUMNS: usize = 100;

@@ -35,12 +35,9 @@
 //! used. If all are zero, as in a mark that a person sets, nothing is known. A reader
 //! of the mark assumes that the others have been used up to the mark.
 
-use super::id::{Tick, UnixMillis};
-use super::layout::Layout;
-
-/// Most bits of the clock field of a generator that changes clocks: the mark has no
-/// room for more.
-pub const CLOCK_BITS_MAX: u32 = 6;
+use crate::id::layout::Layout;
+use crate::id::{Tick, UnixMillis};
+use crate::label::policy::CLOCK_BITS_MAX;
 
 /// Bits of the instant: until the year 4199.
 const INSTANT_BITS: u32 = 46;
@@ -51,9 +48,9 @@ const SPAN_LEAST: u32 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ClockSeqHistory {
-    pub(super) clock: u64,
+    pub(crate) clock: u64,
     /// How many clocks a tick may use, the one in force included.
-    pub(super) together: u64,
+    pub(crate) together: u64,
     used: u64,
     known_from: Tick,
     others_before: Tick,
@@ -250,9 +247,9 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::id::Millis;
-    use super::super::layout::FieldRole;
     use super::*;
+    use crate::id::Millis;
+    use crate::id::layout::FieldRole;
 
     /// A clock history, and what has been issued in truth.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,9 +1,9 @@
 //! What holds of every text that is taken for a label. The fuzzer and the
 //! property tests both check it.
 
+use crate::id::layout::{Fields, LayoutError, POSITION_BITS_MAX};
 use crate::id::{Offset, SnowflakeId, Tick, WorkerId};
 use crate::label::{Label, LabelError, edit};
-use crate::layout::{Fields, LayoutError, POSITION_BITS_MAX};
 
 /// # Panics
 /// If one of the laws does not hold.
@@ -162,7 +162,7 @@ pub fn makes_ids_of_positions(label: &Label, any: u64) {
 /// An ID with these bits, as far as the label leaves them free.
 #[must_use]
 pub fn with_the_fixed_bits(label: &Label, id: i64) -> i64 {
-    use crate::layout::FieldRole;
+    use crate::id::layout::FieldRole;
     let mut bits = 0;
     for field in label.fields() {
         let value = match field.role {

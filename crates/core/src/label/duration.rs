@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::Offset};
 
-use super::id::{Millis, UnixMillis};
+use crate::id::{Millis, UnixMillis};
 
 /// The units of labels and messages, in milliseconds, the largest first.
 pub const UNITS: [(&str, i64); 5] = [

@@ -1,8 +1,8 @@
 //! What a generator is made of.
 
-use super::id::{Millis, Offset, Tick};
-use super::layout::{Layout, OrderError};
-use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use crate::id::layout::{Layout, OrderError};
+use crate::id::{Millis, Offset, Tick};
+use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 
 /// Why the IDs of a generator need not ascend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Generator {
         policy: Policy::DEFAULT,
     };
 
-    /// Whether IDs are [`Layout::compose`] of what [`super::cursor::Live::issue`] yields
+    /// Whether IDs are [`Layout::compose`] of what [`crate::protocol::cursor::Live::issue`] yields
     /// without watching the wall clock: so in the default generator and its like.
     pub const fn is_plain(&self) -> bool {
         !self.policy.on_rollback.watches() && self.ascends_in_tick()
@@ -51,7 +51,7 @@ impl Generator {
     }
 
     /// Whether the generator continues in another rotation after a rollback, under the next worker
-    /// ID of the server, see [`super::rotation`].
+    /// ID of the server, see [`crate::protocol::rotation`].
     pub const fn rotates_worker(&self) -> bool {
         matches!(self.policy.on_rollback, OnRollback::NextWorker)
     }
@@ -62,7 +62,7 @@ impl Generator {
     }
 
     /// Why IDs of later positions need not be greater, but for those of one tick; `None`
-    /// if they are. Only then there is a horizon, see [`super::horizon`].
+    /// if they are. Only then there is a horizon, see [`crate::horizon`].
     pub const fn descends(&self) -> Option<Descent> {
         match self.layout.disorder() {
             Some(OrderError::NegativeFrom(_)) | None => {}

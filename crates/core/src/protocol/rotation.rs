@@ -2,7 +2,7 @@
 //!
 //! After a clock rollback, a generator with `on_rollback=next_worker` has its server take another
 //! worker ID, and continues at the tick of now. Every generator of the server comes to the new
-//! tenure, each by its own policy ([`super::plan`]):
+//! tenure, each by its own policy ([`crate::protocol::plan`]):
 //!
 //! | policy | where it starts, not before the floor |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! # Why no ID is issued twice
 //!
 //! An ID is a worker ID and a position of one generator. The server closes before it has the next
-//! worker ID ([`super::tenure`]), so that the IDs under the old one end:
+//! worker ID ([`crate::protocol::tenure`]), so that the IDs under the old one end:
 //!
 //! - **Under the new worker ID**, nobody has issued an ID at or past the floor of the grant, and
 //!   no generator starts before the floor.
@@ -41,7 +41,7 @@
 //! ```
 //!
 //! A further rotation starts at an earlier tick and at a greater position. So the cursor only
-//! grows, and all that [`super::cursor`] shows for a slot that comes to another generation
+//! grows, and all that [`crate::protocol::cursor`] shows for a slot that comes to another generation
 //! holds as it stands. The cursor is raised past every bound of the generation before, then
 //! the generation is stored, then the bound is published. A session that has loaded the
 //! cursor before fails to swap, whatever it has loaded else.
@@ -52,12 +52,12 @@
 //! # When a rotation begins
 //!
 //! 1. A session finds the wall clock behind an earlier reading, by more than `max_wait`. It
-//!    asks for a reservation ([`super::protocol::host::Need::Switch`]). If the generator's clock is
+//!    asks for a reservation ([`crate::protocol::host::Need::Switch`]). If the generator's clock is
 //!    not behind the cursor (it leads since its start, or the ticks are long), the generator
 //!    believes the clock and continues. Otherwise the worker ID is used up for that time
-//!    ([`super::plan::ReserveError::WorkerUsed`]).
+//!    ([`crate::protocol::plan::ReserveError::WorkerUsed`]).
 //! 2. The session asks its host for another worker ID
-//!    ([`super::protocol::host::Host::another_worker`]). If the host sees, too, that the clock was
+//!    ([`crate::protocol::host::Host::another_worker`]). If the host sees, too, that the clock was
 //!    set back, the server gets a new tenure, whose floor is not after the wall clock.
 //! 3. The session enters anew and reserves. The slot is of the older generation, so the
 //!    reservation is a start: at the floor or now. If that is before the latest mark, the
@@ -74,7 +74,7 @@
 //! that the mark on disk lies past the IDs of all rotations, whatever the label says later. A
 //! start of the slot obeys the mark, for it may be of other worker IDs: of another server, of
 //! another registry, of a dump. A mark that somebody sets while the generator runs, and an
-//! advance, hold for all later rotations too (`least` in [`super::slot`]).
+//! advance, hold for all later rotations too (`least` in [`crate::protocol::slot`]).
 //!
 //! A server whose worker IDs come from another registry or pool from now on starts no
 //! rotation before the marks of before. Only a restart of the server forgets that. So the worker

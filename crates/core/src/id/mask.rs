@@ -28,8 +28,8 @@
 
 use siphasher::sip::SipHasher24;
 
-use super::id::SnowflakeId;
-use super::text::{Alphabet, TextError};
+use crate::id::SnowflakeId;
+use crate::id::text::{Alphabet, TextError};
 
 const ROUNDS: u32 = 10;
 

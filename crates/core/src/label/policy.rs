@@ -1,8 +1,12 @@
 //! Policies: what a generator does after a clock rollback and when a tick is exhausted,
 //! and where a fresh tick's sequence numbers start.
 
-use super::id::{Millis, Tick};
-use super::layout::Layout;
+use crate::id::layout::Layout;
+use crate::id::{Millis, Tick};
+
+/// Most bits of the clock field of a generator that changes clocks: the mark has no
+/// room for more.
+pub const CLOCK_BITS_MAX: u32 = 6;
 
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@
 
 use std::cell::Cell;
 
-use super::id::{BootNanos, Millis, Tick};
-use super::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use crate::id::{BootNanos, Millis, Tick};
+use crate::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// The number of IDs after which a long statement adds up: so large that adding costs
 /// nothing, and so small that a busy session is seen to move.

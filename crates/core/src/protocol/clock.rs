@@ -40,9 +40,9 @@
 //! another core's later reading would look like a rollback. Nothing about uniqueness
 //! hangs on these fields: the cursor, the bound and the clock history see to that.
 
-use super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, UnixMillis, UnixNanos};
-use super::sync::AtomicI64;
-use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, UnixMillis, UnixNanos};
+use crate::sync::AtomicI64;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Both clocks, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,7 +100,7 @@ pub struct Clock {
 #[derive(Clone, Copy)]
 pub struct ReadingLine {
     raw: i64,
-    pub(super) at: UnixNanos,
+    pub(crate) at: UnixNanos,
 }
 
 impl Clock {
@@ -231,7 +231,7 @@ pub fn rollback(latest: UnixMillis, wall: UnixNanos) -> Option<Nanos> {
 }
 
 #[cfg(test)]
-#[path = "tests/copy_clock.rs"]
+#[path = "../tests/copy_clock.rs"]
 mod copy;
 
 #[cfg(all(test, not(loom)))]

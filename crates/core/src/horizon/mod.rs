@@ -13,7 +13,7 @@
 //! 1. Before its transaction takes the first ID of a generator, the session loads the cursor,
 //!    and publishes the instant of its tick: a hold. All IDs that the transaction takes lie
 //!    at or after that instant, since a cursor only grows. If the generator has not started,
-//!    the session starts it first, as a reader does ([`super::protocol::advance_to_now`]): so no
+//!    the session starts it first, as a reader does ([`crate::protocol::advance_to_now`]): so no
 //!    hold lies before the mark, which no earlier horizon has passed.
 //! 2. It takes the ID, by a read-modify-write of the cursor. Then it raises the hold to the
 //!    tick of that ID, if it was the first one.
@@ -55,7 +55,7 @@
 //!
 //! PostgreSQL frees the locks of a transaction before its session withdraws what it holds: see
 //! `src/session.rs`. In between, another session can change the label of the generator, and a third
-//! one then resets the cursor ([`super::slot::Slot::settle`]) while the hold still stands. A hold
+//! one then resets the cursor ([`crate::protocol::slot::Slot::settle`]) while the hold still stands. A hold
 //! that stands longer only makes horizons less than they could be. But a reset also forgets which
 //! horizon was returned, and none may go back: the cursor starts at the mark, which no horizon has
 //! passed, so only the hold could lie before one. A reader may have passed a hold, as long as that
@@ -87,12 +87,14 @@
 //! PostgreSQL's, and so is each generator of a prepared transaction, see `src/tx_holds.rs`. Such
 //! a hold is not raised, and ends with its transaction.
 //!
-//! A session lists the lock ([`super::lock_list`]) when it has it, and before it takes an ID, or
+//! A session lists the lock ([`crate::horizon::lock_list`]) when it has it, and before it takes an ID, or
 //! withdraws its other hold. A reader looks at the places first, and then at the list.
 
-use super::id::UnixMillis;
-use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use super::sync::{AtomicI64, AtomicU32, AtomicU64, fence};
+pub mod lock_list; // by which locks transactions hold generators
+
+use crate::id::UnixMillis;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, fence};
 
 /// How many generators a transaction can hold one by one.
 pub const PLACES: usize = if cfg!(loom) { 1 } else { 4 };
@@ -474,14 +476,14 @@ fn least_of_all(
 
 impl Horizon {
     /// As of a new slot. Only while the cursor is reset, and nobody else uses the generator.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.announced.store(BEGINNING.get(), Relaxed);
         self.returned.store(BEGINNING.get(), Relaxed);
     }
 
     /// No horizon past this instant was returned before the generator got its slot. Called
     /// before the first bound of the slot is published.
-    pub(super) fn start_at(&self, at: UnixMillis) {
+    pub(crate) fn start_at(&self, at: UnixMillis) {
         // Release: a session that sees this sees the cursor that was moved there, and holds no earlier
         // instant.
         self.announced.fetch_max(at.get(), Release);
@@ -494,8 +496,8 @@ impl Horizon {
     }
 
     /// The horizon. `reached` is the instant of a position that the caller has moved the
-    /// cursor to, or loaded, see [`super::protocol::advance_to_now`]. `search` finds the least hold by
-    /// a lock ([`super::lock_list::least`]). The horizon does not go back while the generator keeps
+    /// cursor to, or loaded, see [`crate::protocol::advance_to_now`]. `search` finds the least hold by
+    /// a lock ([`crate::horizon::lock_list::least`]). The horizon does not go back while the generator keeps
     /// its slot.
     pub fn read(
         &self,
@@ -531,5 +533,5 @@ impl Horizon {
 }
 
 #[cfg(test)]
-#[path = "tests/copy_horizon.rs"]
+#[path = "../tests/copy_horizon.rs"]
 mod copy;

@@ -7,6 +7,11 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod layout; // which bit means what, and which instant a tick is
+pub mod mask; // IDs that tell nothing without a key
+pub mod shuffle; // a tick's sequence numbers in an unpredictable order
+pub mod text; // IDs as text
+
 pub const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// Declares kinds of numbers: any value of the type inside is one.
@@ -50,15 +55,15 @@ kinds! {
     /// uses a tick checks whether the layout holds it.
     #[derive(PartialOrd, Ord)]
     Tick(u64);
-    /// What a generator counts, in its stored form: see [`super::layout`]. Positions of
+    /// What a generator counts, in its stored form: see [`crate::id::layout`]. Positions of
     /// different clock sequences have no order, so this type has none;
-    /// [`super::layout::Layout::offset`] gives what can be compared.
+    /// [`crate::id::layout::Layout::offset`] gives what can be compared.
     Position(u64);
     /// A position without its clock sequence, in its stored form.
     #[derive(PartialOrd, Ord)]
     Offset(u64);
     /// The bits that all IDs issued by a server share, in their stored form: see
-    /// [`super::layout::Layout::stamp`].
+    /// [`crate::id::layout::Layout::stamp`].
     Stamp(u64);
     /// A 64-bit ID as PostgreSQL's `bigint` holds it; decoding checks whether a layout
     /// can have made it.
@@ -67,7 +72,7 @@ kinds! {
 }
 
 /// The identity of one server in its cluster: 0 to 2^31 - 1 here, and at most
-/// what the worker field of a [`super::layout::Layout`] holds when it is used.
+/// what the worker field of a [`crate::id::layout::Layout`] holds when it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "i32", into = "u32")]
 pub struct WorkerId(u32);

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Fields may come in any order. A layout knows their roles and places;
-//! [`super::label`] knows their names.
+//! [`crate::label`] knows their names.
 //!
 //! A **position** is what a generator counts. On one worker, positions and IDs map one
 //! to one. They are also in the same order, unless the layout writes the time reversed
@@ -25,9 +25,9 @@
 //! rollback adds. `further` is in how many clocks after that one an exhausted tick has
 //! continued. The sum of the two is the clock field.
 
-pub use super::id::Stamp;
-use super::id::{Millis, Offset, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
-use super::shuffle::Shuffle;
+pub use crate::id::Stamp;
+use crate::id::shuffle::Shuffle;
+use crate::id::{Millis, Offset, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 
 /// The fields of one ID that every layout has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -427,7 +427,7 @@ impl Layout {
         self.worker_mask != 0
     }
 
-    /// Whether callers give fields: see [`super::label::Label::given`].
+    /// Whether callers give fields: see [`crate::label::Label::given`].
     pub const fn takes_fields(self) -> bool {
         self.caller_mask != 0
     }
