@@ -1,6 +1,6 @@
 # Compares ways to make keys, in one run: what each costs, what it writes, and whether it
 # repeats a key after a crash, a failover, a clock that is set back, and a restart of two
-# servers. Prints the tables of docs/compare.md. tests/run compare starts it.
+# servers. Prints what the tables of docs/compare.md say. tests/run compare starts it.
 #
 # Extensions take part that are installed beside this one, which is what the folders in
 # PEERS are for. What is not here is named at the end, and has no column. SECTIONS are some of:

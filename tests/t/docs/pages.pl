@@ -76,9 +76,9 @@ for my $page (grep { $_ ne 'docs/partitions.md' } @pages)
 	}
 }
 
-# The import on the page of recipes, by two sessions at once, and with more rows than a millisecond has IDs.
-my ($import) = map { $_->{text} } grep { $_->{text} =~ /pg_advisory/ } blocks(slurp_file("$top/docs/recipes.md"));
-my ($first, $second) = map { $node->background_psql('recipes') } 1 .. 2;
+# The import of rows of the past on the reference page, by two sessions at once, and with more rows than a millisecond has IDs.
+my ($import) = map { $_->{text} } grep { $_->{text} =~ /pg_advisory/ } blocks(slurp_file("$top/docs/reference.md"));
+my ($first, $second) = map { $node->background_psql('reference') } 1 .. 2;
 $first->query_safe($import =~ s/COMMIT;//r);
 $second->query_until(qr/^waits/m, "\\echo waits\n$import");
 wait_for_lock($node, 'SELECT pg_advisory%');
@@ -86,11 +86,11 @@ $first->query_safe('COMMIT');
 $second->query_safe('SELECT 1');
 $_->quit for $first, $second;
 my $numbers = q{SELECT string_agg((id & 4095)::text, ' ' ORDER BY id) FROM events};
-is($node->safe_psql('recipes', $numbers), '0 1 2 3 4 5', 'a second import of the same rows begins after the first');
-$node->safe_psql('recipes', 'TRUNCATE events; INSERT INTO old_events SELECT o.* FROM old_events AS o, generate_series(1, 2047) WHERE true');
-$node->safe_psql('recipes', $import);
-is($node->safe_psql('recipes', 'SELECT count(*), max(id) - min(id) FROM events'), '4096|4095', 'a whole millisecond');
-is((error_of($node, $import, 'recipes'))[0], '22003', 'one row more is refused');
+is($node->safe_psql('reference', $numbers), '0 1 2 3 4 5', 'a second import of the same rows begins after the first');
+$node->safe_psql('reference', 'TRUNCATE events; INSERT INTO old_events SELECT o.* FROM old_events AS o, generate_series(1, 2047) WHERE true');
+$node->safe_psql('reference', $import);
+is($node->safe_psql('reference', 'SELECT count(*), max(id) - min(id) FROM events'), '4096|4095', 'a whole millisecond');
+is((error_of($node, $import, 'reference'))[0], '22003', 'one row more is refused');
 
 for my $page (@pages)
 {
@@ -121,7 +121,7 @@ sub is_on_pages
 	is_deeply([ grep { $text !~ /\b\Q$_\E\b/ } @names ], [], "each $what is on a page");
 	return;
 }
-is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/settings.md"));
+is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/reference.md"));
 is_on_pages('preset', 'SELECT preset FROM snowflake_presets', slurp_file("$top/docs/presets.md"));
 $node->safe_psql('reference', 'CREATE EXTENSION snowflake_id_convert');
 is_on_pages('function', q{

@@ -1,4 +1,4 @@
-# Tests that docs/tested.md has the versions that files of the tests pin, and all of them that
+# Tests that tests/VERSIONS.md has the versions that files of the tests pin, and all of them that
 # docs/orms.md names.
 use strict;
 use warnings;
@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $top = "$FindBin::RealBin/../../..";
-my @rows = map { [ split / \| / ] } slurp_file("$top/docs/tested.md") =~ /^\| (.* \| \d{4}-\d\d-\d\d \| .*) \|$/mg;
+my @rows = map { [ split / \| / ] } slurp_file("$top/tests/VERSIONS.md") =~ /^\| (.* \| \d{4}-\d\d-\d\d \| .*) \|$/mg;
 cmp_ok(scalar @rows, '>', 30, 'the page has rows');
 my %pinned;
 for my $row (@rows)

@@ -181,7 +181,7 @@ for my $query (slurp_file("$FindBin::RealBin/../../../docs/monitoring/queries.ya
 
 # So does what the pages give to administrators. Some statements are for other servers or roles, and fail here.
 my ($given, $worked) = (0, 0);
-for my $page (qw(install monitoring operations patroni several-servers upgrade worker-ids))
+for my $page (qw(install monitoring operations patroni reference several-servers upgrade worker-ids))
 {
 	for my $block (grep { $_->{language} eq 'sql' } blocks(slurp_file("$FindBin::RealBin/../../../docs/$page.md")))
 	{

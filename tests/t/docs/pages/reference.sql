@@ -7,3 +7,4 @@ CREATE TABLE deliveries (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
 INSERT INTO deliveries SELECT snowflake_encode(timestamptz '2025-03-01 18:00Z' + n / 2 * interval '1 h', n % 2 + 1, n) FROM generate_series(0, 23) AS n;
 INSERT INTO deliveries VALUES (snowflake_encode('2025-03-02 07:00Z', 9, 0));
 INSERT INTO deliveries SELECT generate_series(1, 100);
+CREATE TABLE old_events AS SELECT timestamptz '2016-01-01 14:00Z' AS happened_at FROM generate_series(1, 2);
