@@ -7,6 +7,7 @@
 //! | ALTER TABLE and ALTER SEQUENCE, SET UNLOGGED | refused for generators: [`unlogged`] |
 //! | CREATE DATABASE | it may reuse the OID of a dropped database, and the new sequences can have the OIDs and files of the old ones. Slots are found by these, and what was reserved in the old database has no mark in the new one. So such slots are given up before anybody can connect |
 //! | CREATE TABLE, ALTER TABLE, CREATE SCHEMA | keys that they make get IDs, if a setting says so: [`new_keys`] |
+//! | a drop of the extension | refused to code of another role while a call keeps it: [`guard::check_drop`] |
 //! | DISCARD ALL, DISCARD SEQUENCES | `snowflake_currval()` has no value, like `currval()` |
 //! | CREATE and ALTER SUBSCRIPTION | generators are left out: `subscription.rs` |
 //!

@@ -108,9 +108,8 @@ fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, star
     }
 }
 
-/// How many threads there may be: one for the server and one for generators with worker IDs
-/// of their own. A look-up of a host name that hangs leaves one behind,
-/// and so does etcd, for as long as its request lasts.
+/// How many threads there may be. The server needs one. A look-up of a host name that hangs leaves
+/// one behind, and so does etcd, for as long as its request lasts.
 const THREADS_MAX: usize = 8;
 
 /// The number of threads that live.

@@ -6,7 +6,7 @@
 //! 1. It **reads** the stored [`State`], the pool, and [`Rows`]: all of them, or for a renewal that of
 //!    its worker ID ([`only_row`]).
 //! 2. It calls [`handle`]. If that needs more rows, the host reads all, and calls again.
-//! 3. It **writes** the [`Changes`], **before** the reply leaves: all or nothing. It writes nothing
+//! 3. It **writes** the [`Changes`], **before** the reply counts: all or nothing. It writes nothing
 //!    if the state, or a row that it writes, is no longer as it was read. Then it begins anew.
 //!
 //! So two requests that change the state exclude each other, and so do two that change a row. A

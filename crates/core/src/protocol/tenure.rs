@@ -1,6 +1,6 @@
 //! Who the server is: the worker ID under which it issues, and within which time.
 //!
-//! An [`Tenure`] is what a server may do under a worker ID. Without a registry it is
+//! A [`Tenure`] is what a server may do under a worker ID. Without a registry it is
 //! set once, from a setting, and has no limits. Under a registry it is a grant. No ID
 //! is of a tick that begins before the **floor**, since another server may have had the
 //! worker ID until then. No ID is of a tick that begins at or after the **bound**,

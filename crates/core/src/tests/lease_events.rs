@@ -157,11 +157,12 @@ fn a_server_is_killed_after_a_switchover() {
     let mut world = world();
     away(&mut world, 6);
     world.replace(0, How::Promotion);
-    world.seconds(3);
+    // It has renewed its lease since.
+    world.seconds(15);
     world.crash(0, true);
     let costs = costs(&mut world, 0, &[1]);
     says(
-        "A server is killed just after that, and starts again",
+        "A server is killed 15 s after that, and starts again",
         ON,
         costs,
     );
