@@ -42,10 +42,7 @@
 //!    stays so: who comes next leads by what is left of it.
 //! 7. **A wrong clock.** A server more than a day past the registry's clock and the greatest
 //!    time that it has stored is refused, so a server whose clock is wrong is told before it
-//!    issues. The clocks of servers that have renewed a lease within [`VOUCH_TIME`] vouch for
-//!    later ones: one for a day more, two for up to [`VOUCHED_MAX`] past the registry's. So a
-//!    registry whose clock goes wrong stops nobody at once. Without that limit, servers could
-//!    vouch each other a day further with each renewal. A generator that leads its server's
+//!    issues, and no server moves a bound by more. A generator that leads its server's
 //!    clock by more gets a bound up to that day, and its server keeps its worker ID.
 //! 8. **A loss** begins a new [`Era`]. There are no grants for a hold and the patience, or as much
 //!    longer as may be lost, so that the servers that live keep their worker IDs. Then every floor
@@ -84,7 +81,7 @@ use super::node::FLOOR_LIMIT;
 use super::state::{DAY, Loss, RegistryInput, State};
 use super::{
     Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Held, Holder, Memory, Named, Pool,
-    RegistryError, RegistryMillis, Reply, Request, Row, Seen, ServerKey, Stopped,
+    RegistryError, RegistryMillis, Reply, Request, Row, Seen, Stopped,
 };
 use crate::id::{Millis, UnixMillis, WorkerId};
 
@@ -92,10 +89,6 @@ use crate::id::{Millis, UnixMillis, WorkerId};
 /// passed, but half a second at most: enough to issue, too little to matter.
 const FIRST_PART: i64 = 64;
 const FIRST_PART_MAX: Millis = Millis::new(500);
-/// For how long a renewal vouches for the clock of its server.
-pub const VOUCH_TIME: Millis = Millis::new(30_000);
-/// No bound is granted further past the registry's clock, however many vouch.
-pub const VOUCHED_MAX: Millis = DAY.times(7);
 /// A node renews so often, and three times in the patience.
 const AGAIN_MAX: Millis = Millis::new(10_000);
 /// Requests that are answered at the same time read the clock in any order. So much later is no
@@ -178,8 +171,6 @@ impl Rows {
 struct Draft {
     stored: Rows,
     changes: Changes,
-    /// The answer may depend on rows that were not read.
-    lacks: bool,
 }
 
 impl Draft {
@@ -217,7 +208,7 @@ impl Draft {
                 is_same && before.number < row.number
             })
         });
-        self.stored.is_all || (is_next && !self.changes.state && !self.lacks)
+        self.stored.is_all || (is_next && !self.changes.state)
     }
 }
 
@@ -228,32 +219,6 @@ pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
         Ask::Renew { worker, .. } => Some(*worker),
         Ask::Acquire { .. } | Ask::Release { .. } => None,
     }
-}
-
-/// The two greatest clocks of the rows that were renewed, are not released, and were heard at most
-/// [`VOUCH_TIME`] before or after `now`: one for each server, without those of the server of `asker`.
-fn vouchers<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    asker: &ServerKey,
-    now: RegistryMillis,
-) -> [Option<UnixMillis>; 2] {
-    let vouching = rows.filter(|row| {
-        let is_recent = now.since(row.heard).abs() <= VOUCH_TIME;
-        let is_other = row.holder.identity != *asker;
-        row.renewed && !row.released && is_recent && is_other
-    });
-    let mut clocks = BTreeMap::new();
-    for row in vouching {
-        let clock = clocks.entry(row.holder.identity);
-        let clock = clock.or_insert(row.clock);
-        *clock = row.clock.max(*clock);
-    }
-    let mut greatest = [None, None];
-    for clock in clocks.into_values().map(Some) {
-        let [first, second] = greatest;
-        greatest = [first.max(clock), second.max(clock.min(first))];
-    }
-    greatest
 }
 
 /// The answer to a request. `state` and the changes are to be stored before the reply leaves,
@@ -268,7 +233,6 @@ pub fn handle(
     let rows = &mut Draft {
         stored: rows,
         changes: Changes::default(),
-        lacks: false,
     };
     let before = state.clone();
     let heard = rows.stored.all().map(|row| row.heard).max();
@@ -457,22 +421,9 @@ impl State {
         clock.plus(span).max(lead)
     }
 
-    /// The latest bound that is not taken for an error; or, if what was asked is not taken for
-    /// one, what is at or above that. The server's own clock does not vouch for itself. One other
-    /// clock vouches for a day past what the registry knows, two for more: two servers with the
-    /// same wrong clock are told.
-    fn limit(&self, desk: &Desk, rows: &mut Draft, asked: UnixMillis) -> UnixMillis {
-        let now = desk.input.now;
-        let own = self.top.max(now).as_nodes_clock();
-        if asked <= own.plus(DAY) {
-            return own.plus(DAY);
-        }
-        let asker = &desk.request.asker.identity;
-        rows.lacks = true;
-        let [first, second] = vouchers(rows.stored.all(), asker, now);
-        let first = first.map_or(own, |clock| clock.min(own.plus(DAY)));
-        let clock = first.max(second.unwrap_or(own)).max(own);
-        clock.plus(DAY).min(own.plus(VOUCHED_MAX))
+    /// The latest bound that is not taken for an error.
+    fn limit(&self, now: RegistryMillis) -> UnixMillis {
+        self.top.max(now).as_nodes_clock().plus(DAY)
     }
 
     /// While a row may rest because of the loss: which rows do not, see [`Free::known`].
@@ -705,8 +656,7 @@ impl Desk<'_> {
                     state.lose(Cause::Token, self.input, None);
                 }
                 if counter > stored
-                    && let Some(told) =
-                        self.told(state, rows, row.as_ref(), (worker, counter, bound))
+                    && let Some(told) = self.told(state, row.as_ref(), (worker, counter, bound))
                 {
                     return Ok(told);
                 }
@@ -733,9 +683,7 @@ impl Desk<'_> {
             if era == state.era {
                 state.lose(Cause::Serial, self.input, None);
             }
-            row.bound = row
-                .bound
-                .max(bound.min(self.farthest(state, rows, &row, bound)));
+            row.bound = row.bound.max(bound.min(self.farthest(state, &row)));
             if held.until > row.leased_until {
                 row.leased_until = held.until;
                 row.heard = self.heard_at(held);
@@ -755,7 +703,6 @@ impl Desk<'_> {
     fn told(
         &self,
         state: &State,
-        rows: &mut Draft,
         before: Option<&Row>,
         (worker, counter, bound): (WorkerId, u64, UnixMillis),
     ) -> Option<Row> {
@@ -782,7 +729,7 @@ impl Desk<'_> {
         };
         let is_of_before = |row: &Row| row.era != state.era.counter;
         let is_his = before.is_none_or(is_of_before) && self.pool.has(worker);
-        let is_granted = bound <= state.limit(self, rows, bound);
+        let is_granted = bound <= state.limit(self.input.now);
         (is_his && is_granted && state.is_known(self, &row)).then_some(row)
     }
 
@@ -813,11 +760,11 @@ impl Desk<'_> {
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.input.now, self.request.clock);
         let line = line(pool, &row, now);
-        if let Some(refused) = self.too_far(state, rows, line) {
+        if let Some(refused) = self.too_far(state, line) {
             return refused;
         }
         // One generator that is further ahead waits. The server keeps its worker ID.
-        let limit = state.limit(self, rows, furthest).max(line);
+        let limit = state.limit(now).max(line);
         let bound = State::extended(pool, &row, clock, furthest.min(limit), now);
         row.bound = row.bound.max(bound);
         row.renewed = true;
@@ -863,9 +810,7 @@ impl Desk<'_> {
         mut row: Row,
         end: UnixMillis,
     ) -> Answer {
-        row.bound = end
-            .min(self.farthest(state, rows, &row, end))
-            .max(row.floor);
+        row.bound = end.min(self.farthest(state, &row)).max(row.floor);
         row.leased_until = self.input.now;
         row.released = true;
         self.heard(state, &mut row);
@@ -876,20 +821,20 @@ impl Desk<'_> {
 
     /// The latest end that is believed: no server issues past its bound. A row from before
     /// a loss may lack renewals, so there it is what a renewal would be given now.
-    fn farthest(&self, state: &State, rows: &mut Draft, row: &Row, end: UnixMillis) -> UnixMillis {
+    fn farthest(&self, state: &State, row: &Row) -> UnixMillis {
         if row.era == state.era.counter {
             return row.bound;
         }
-        let limit = state.limit(self, rows, end);
+        let limit = state.limit(self.input.now);
         let renewable = limit.max(line(self.pool, row, self.input.now));
         state.floor(self, &StoredRow::of(row)).max(renewable)
     }
 
     /// Refuses a clock that is too far ahead to be believed. What a grant's floor has led
     /// to is no clock error.
-    fn too_far(&self, state: &State, rows: &mut Draft, line: UnixMillis) -> Option<Answer> {
+    fn too_far(&self, state: &State, line: UnixMillis) -> Option<Answer> {
         let asked = self.request.clock;
-        let limit = state.limit(self, rows, asked);
+        let limit = state.limit(self.input.now);
         let now = self.input.now;
         (asked > line && asked > limit).then_some(Answer::Refused(RegistryError::TooFarAhead {
             asked,
@@ -940,7 +885,7 @@ impl Desk<'_> {
                 return self.granted(rows, row, FloorCause::Used);
             }
         }
-        if let Some(refused) = self.too_far(state, rows, UnixMillis::new(i64::MIN)) {
+        if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
         }
         let chosen = match fixed {

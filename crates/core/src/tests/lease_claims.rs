@@ -96,7 +96,7 @@ fn a_need_that_is_not_met_costs_no_worker_id() {
     world.check();
 }
 
-/// A clock that was refused vouches for another one, but not alone.
+/// However many agree.
 #[test]
 fn two_servers_with_the_same_wrong_clock_are_told() {
     let mut world = world(3, 3);

@@ -419,7 +419,7 @@ fn a_server_whose_clock_is_wrong_is_told_before_it_issues() {
     };
     assert!(limit.get() < EPOCH + DAY.get() + 10 * SECOND);
     assert!(world.servers[0].issued_at.is_none());
-    // A restart does not vouch for the clock of the one before it.
+    // Nor does a restart.
     world.crash(0, true);
     world.seconds(3);
     assert!(world.servers[0].issued_at.is_none());
@@ -448,7 +448,7 @@ fn a_registry_whose_clock_is_wrong_stops_nobody() {
     );
 }
 
-/// No server has a lease yet, so nobody vouches: all are told what the registry's clock is.
+/// All are told what the registry's clock is.
 #[test]
 fn a_new_registry_whose_clock_is_slow_tells_its_clock() {
     for days in [1, 30] {
