@@ -82,7 +82,7 @@ $$;
 -- The columns whose values are replaced, with the key that the values come from, and how many
 -- such keys there are.
 CREATE FUNCTION _snowflake_convert.backfill_columns(
-    columns _snowflake_convert.key_column[], keys _snowflake_convert.old_key[],
+    columns _snowflake_convert.key_column[], keys _snowflake_convert.old_key[], also _snowflake_convert.also_column[],
     OUT relation oid, OUT name name, OUT origin oid, OUT origin_name name, OUT origins bigint)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -92,7 +92,7 @@ AS $$
             EXISTS (SELECT FROM unnest(keys) AS k
                 WHERE k.relation = r.origin AND k.name = r.origin_name) AS is_replaced
         FROM (SELECT array_agg(c.relation::oid) AS relations, array_agg(c.name) AS names FROM unnest(columns) AS c WHERE c.is_key) AS k
-        CROSS JOIN _snowflake_convert.reached(k.relations, k.names) AS r)
+        CROSS JOIN _snowflake_convert.reached(k.relations, k.names, also) AS r WHERE r.origin IS NOT NULL)
     SELECT DISTINCT ON (c.id, c.name) c.id, c.name, c.origin, c.origin_name, c.origins
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;

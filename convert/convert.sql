@@ -28,18 +28,16 @@ END
 $$;
 
 CREATE FUNCTION _snowflake_convert.snowflake_convert_plan(
-    relations regclass[], schemas regnamespace[],
-    generator regclass, set_default boolean, online boolean,
-    backfill boolean, backfill_by name[], worker_id bigint,
+    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, online boolean,
+    backfill boolean, backfill_by name[], worker_id bigint, also text[],
     OUT step bigint, OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
     RETURNS SETOF record
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schemas);
-    are_named boolean := relations IS NOT NULL;
+    what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, also, generator, set_default);
 BEGIN
     PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
     IF online AND backfill THEN
@@ -52,18 +50,18 @@ BEGIN
         RETURN QUERY
             SELECT CASE WHEN p.statement IS NOT NULL THEN count(p.statement) OVER (ORDER BY p.ordinality) END,
                 p.action, p.statement, p.locks, p.rewrites, p.note
-            FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) WITH ORDINALITY AS p
+            FROM _snowflake_convert.plan(what, backfill_by, worker_id, false, true) WITH ORDINALITY AS p
             ORDER BY p.ordinality;
         RETURN;
     END IF;
     RETURN QUERY
         SELECT NULL::bigint, 'obstacle', NULL::text, NULL::text, NULL::bigint, o.note
-        FROM _snowflake_convert.online_obstacles(tables, are_named, generator, set_default) AS o (note);
+        FROM _snowflake_convert.online_obstacles(what, true) AS o (note);
     IF NOT FOUND THEN
         PERFORM _snowflake_convert.tell('the plan has no obstacle');
         FOR step, statement IN
             SELECT s.step, s.statement
-            FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step
+            FROM _snowflake_convert.steps(what, schemas) AS s ORDER BY s.step
         LOOP
             action := 'step';
             locks := CASE
@@ -80,7 +78,7 @@ BEGIN
                 step := NULL;
                 PERFORM _snowflake_convert.tell('the plan knows the steps');
                 FOR statement IN
-                    SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s
+                    SELECT s FROM _snowflake_convert.swap_plan(what) AS s
                 LOOP
                     rewrites := CASE WHEN statement LIKE 'REFRESH MATERIALIZED VIEW %' THEN
                         pg_total_relation_size(substr(statement, length('REFRESH MATERIALIZED VIEW ') + 1)::regclass) END;
@@ -96,12 +94,12 @@ BEGIN
     RETURN QUERY
         SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n
         FROM _snowflake_convert.notes_of_plan(
-            _snowflake_convert.work_of(tables, are_named, generator, set_default, NULL, NULL, false), tables, are_named) AS n;
+            _snowflake_convert.work_of(what, NULL, NULL, false), what) AS n;
     -- What the copies are to those who use the tables meanwhile.
     RETURN QUERY
         WITH changed AS (
             SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name, c.relation = c.root AS is_root
-            FROM _snowflake_convert.copies(tables, are_named) AS c),
+            FROM _snowflake_convert.copies(what) AS c),
         notes (place, note) AS (
             SELECT 1, format('columns move to the end of %s: after the swap, INSERT and COPY without a list of columns'
                 ' write into the wrong columns, without an error if the types fit: name the columns',
@@ -132,15 +130,15 @@ $$;
 CREATE FUNCTION snowflake_convert_plan(
     relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true, online boolean DEFAULT false,
-    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
+    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL, also text[] DEFAULT NULL,
     OUT step bigint, OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
-    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+    RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
     SELECT _snowflake_convert.hold();
     SELECT p.* FROM _snowflake_convert.snowflake_convert_plan(
-        relations, schemas, generator, set_default, online, backfill, backfill_by, worker_id) AS p;
+        relations, schemas, generator, set_default, online, backfill, backfill_by, worker_id, also) AS p;
 END;
-COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint) IS
+COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass, boolean, boolean, boolean, name[], bigint, text[]) IS
     'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, '
     'or for all tables of a schema, with their locks and the bytes that they rewrite; '
     'obstacles, and notes on what stays as it is; changes nothing';
@@ -150,14 +148,13 @@ COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace[], regclass,
 CREATE FUNCTION _snowflake_convert.snowflake_convert(
     relations regclass[], schemas regnamespace[],
     generator regclass, set_default boolean,
-    backfill boolean, backfill_by name[], worker_id bigint) RETURNS void
+    backfill boolean, backfill_by name[], worker_id bigint, also text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schemas);
-    are_named boolean := relations IS NOT NULL;
+    what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, also, generator, set_default);
     steps text[];
     again text[];
     notes text[];
@@ -170,7 +167,7 @@ BEGIN
     SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL),
         array_agg(p.note) FILTER (WHERE p.action = 'note'), array_agg(p.note) FILTER (WHERE p.action = 'obstacle')
     INTO steps, notes, obstacles
-    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p;
+    FROM _snowflake_convert.plan(what, backfill_by, worker_id, false, true) AS p;
     IF obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot convert keys: %', obstacles[1]
             USING ERRCODE = CASE WHEN obstacles[1] LIKE 'must be owner of %' THEN 'insufficient_privilege'
@@ -184,7 +181,7 @@ BEGIN
     END IF;
     EXECUTE steps[1];
     SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL) INTO again
-    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p
+    FROM _snowflake_convert.plan(what, backfill_by, worker_id, false, false) AS p
     HAVING count(*) FILTER (WHERE p.action = 'obstacle') = 0;
     IF again IS DISTINCT FROM steps THEN
         RAISE EXCEPTION 'could not convert keys: tables were changed before they were locked'
@@ -207,12 +204,13 @@ $$;
 CREATE PROCEDURE snowflake_convert(
     relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
-    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL)
+    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL, also text[] DEFAULT NULL)
     LANGUAGE sql
 BEGIN ATOMIC
     SELECT _snowflake_convert.hold();
-    SELECT _snowflake_convert.snowflake_convert(relations, schemas, generator, set_default, backfill, backfill_by, worker_id);
+    SELECT _snowflake_convert.snowflake_convert(
+        relations, schemas, generator, set_default, backfill, backfill_by, worker_id, also);
 END;
-COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint) IS
+COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace[], regclass, boolean, boolean, name[], bigint, text[]) IS
     'changes smallint and integer keys to bigint, with all foreign keys that reach them, and makes a generator their default: '
     'all or nothing, with the statements of snowflake_convert_plan()';

@@ -49,8 +49,8 @@ DECLARE
 BEGIN
     FOR it IN
         SELECT f.*, p.prosrc, coalesce(p.proargnames, '{}') AS arguments, r.drop_statement, r.statements
-        FROM _snowflake_convert.functions(_snowflake_convert.work_of(_snowflake_convert.tables(relations, schemas), relations IS NOT NULL,
-            NULL, true, NULL, NULL, false)) AS f
+        FROM _snowflake_convert.functions(_snowflake_convert.work_of(
+            _snowflake_convert.request(relations, schemas, '{}', NULL, true), NULL, NULL, false)) AS f
         JOIN pg_proc AS p ON p.oid = f.id JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
         CROSS JOIN _snowflake_convert.remake('pg_proc'::regclass, f.id) AS r
         -- Only the caller's own: the text of others would run with the caller's rights.
@@ -88,3 +88,27 @@ END;
 COMMENT ON FUNCTION snowflake_convert_functions(regclass[], regnamespace[]) IS
     'for review: the statements that give bigint to what is integer in the functions that snowflake_convert_plan() names, '
     'and the caller owns, those first that triggers of the tables run';
+
+CREATE FUNCTION _snowflake_convert.snowflake_convert_candidates(
+    relations regclass[], schemas regnamespace[], backfill boolean, OUT also text, OUT note text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+BEGIN
+    RETURN QUERY SELECT r.also, r.described
+    FROM _snowflake_convert.work_of(_snowflake_convert.request(relations, schemas, '{}', NULL, true), NULL, CASE WHEN backfill THEN 0 END, false) AS w
+    CROSS JOIN _snowflake_convert.references_of(w) AS r WHERE r.also IS NOT NULL ORDER BY r.also;
+END
+$$;
+
+CREATE FUNCTION snowflake_convert_candidates(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL, backfill boolean DEFAULT false, OUT also text, OUT note text)
+    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake_convert.hold();
+    SELECT c.* FROM _snowflake_convert.snowflake_convert_candidates(relations, schemas, backfill) AS c;
+END;
+COMMENT ON FUNCTION snowflake_convert_candidates(regclass[], regnamespace[], boolean) IS
+    'for review: the columns that may have keys of tables without a foreign key, as argument also of the conversion takes them; '
+    'with backfill, also those that are bigint already';

@@ -157,22 +157,9 @@ $$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_columns(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('%s.%I is of domain %s over %s: change the column to bigint or to another domain first',
         _snowflake.name(c.relation), c.name, c.type::regtype, c.base::regtype)
     FROM unnest((work).columns) AS c WHERE c.is_altered AND c.type <> c.base
-    UNION ALL
-    -- PostgreSQL writes the operator class into the new index, unless it is the default.
-    SELECT DISTINCT format('index %s has operator class %I, which is for integers: make the index without it first',
-        _snowflake.name(i.indexrelid), o.opcname)
-    FROM members AS m
-    JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-        AND d.refobjid = m.member AND d.refobjsubid = m.number
-    JOIN pg_index AS i ON i.indexrelid = d.objid
-    CROSS JOIN unnest(i.indkey::smallint[], i.indclass::oid[]) AS k (number, class)
-    JOIN pg_opclass AS o ON o.oid = k.class AND o.opcintype IN ('smallint'::regtype, 'integer'::regtype)
-    WHERE k.number IN (m.number, 0) AND NOT (o.opcdefault AND EXISTS (
-        SELECT FROM pg_opclass AS w WHERE w.opcmethod = o.opcmethod AND w.opcintype = 'bigint'::regtype AND w.opcdefault))
     UNION ALL
     -- PostgreSQL 16 or later has these.
     SELECT format('generated column %s.%I has an expression of its own, which that of table %s would replace: '
@@ -312,7 +299,11 @@ BEGIN
             JOIN pg_depend AS d ON d.objid = coalesce(r.oid, o.id) AND d.classid = CASE WHEN r.oid IS NULL THEN o.class ELSE 'pg_rewrite'::regclass END
             LEFT JOIN pg_type AS e ON d.refclassid = 'pg_type'::regclass AND e.oid = d.refobjid
             LEFT JOIN pg_type AS t ON t.oid = CASE WHEN e.typelem <> 0 THEN e.typelem ELSE e.oid END) AS n (head, tail)
-        WHERE n.tail = ANY (changed))
+        WHERE n.tail = ANY (changed)
+        UNION
+        SELECT n.head, n.tail FROM unnest(work.also) AS a
+        CROSS JOIN LATERAL (SELECT _snowflake_convert.node('pg_class'::regclass, a.relation), _snowflake_convert.node('pg_class'::regclass, a.origin)) AS n (head, tail)
+        WHERE ARRAY[n.head, n.tail] <@ changed)
     SELECT array_agg(t.head), array_agg(t.tail) INTO heads, tails
     FROM (SELECT head, tail FROM ties UNION SELECT tail, head FROM ties) AS t;
     place := 0;
@@ -351,6 +342,79 @@ AS $$
     GROUP BY p.swap ORDER BY min(p.place)
 $$;
 
+-- Columns that no foreign key ties to a key: those that are named like one, and those into which a trigger of a
+-- changed table writes its rows. `also` is how a caller names such a column.
+CREATE FUNCTION _snowflake_convert.references_of(work _snowflake_convert.work, OUT described text, OUT also text, OUT obstacle text) RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH keys AS MATERIALIZED (
+        SELECT c.relation, c.name, t.relname, t.relnamespace, c.is_key
+        FROM unnest((work).columns) AS c JOIN pg_class AS t ON t.oid = c.relation),
+    names AS MATERIALIZED (
+        SELECT DISTINCT replace(e.name, '_', '') AS name
+        FROM keys AS k CROSS JOIN LATERAL (
+            SELECT _snowflake_convert.expected_names(k.relname, k.name) WHERE k.is_key UNION ALL SELECT nullif(lower(k.name), 'id')) AS e (name)
+        WHERE e.name IS NOT NULL),
+    bound AS MATERIALIZED (
+        SELECT DISTINCT r.id, h.attname
+        FROM pg_constraint AS k JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = ANY (k.conkey)
+        CROSS JOIN LATERAL (SELECT coalesce(pg_partition_root(k.conrelid)::oid, k.conrelid)) AS r (id) WHERE k.contype = 'f'),
+    others AS MATERIALIZED (
+        SELECT e.name FROM pg_class AS c CROSS JOIN _snowflake_convert.expected_names(c.relname, 'id') AS e (name)
+        WHERE c.relkind IN ('r', 'p') AND c.relnamespace IN (SELECT k.relnamespace FROM keys AS k) AND c.oid NOT IN (SELECT k.relation FROM keys AS k WHERE k.is_key)),
+    filled AS (
+        SELECT h.oid AS relation, c.name, c.relation AS origin, min(g.tgfoid) AS by
+        FROM unnest((work).members) AS m
+        JOIN keys AS c ON (c.relation, c.name) = (m.relation, m.name)
+        JOIN pg_trigger AS g ON g.tgrelid = m.member AND NOT g.tgisinternal
+        JOIN pg_proc AS p ON p.oid = g.tgfoid AND p.prosrc ~* '\m(new|old)\.\*'
+        CROSS JOIN regexp_matches(p.prosrc, '\minto\s+(?:(?:"[^"]+"|\w+)\.)?(?:"([^"]+)"|(\w+))', 'gi') AS t (names)
+        JOIN pg_class AS h ON h.relname = coalesce(t.names[1], lower(t.names[2])) AND h.relkind IN ('r', 'p') AND h.oid <> m.member
+        GROUP BY h.oid, c.name, c.relation),
+    found AS MATERIALIZED (
+        SELECT a.attrelid AS relation, a.attname AS name, c.relkind = 'c' AS is_attribute, f.by, f.origin,
+            format_type(a.atttypid, a.atttypmod) AS type, _snowflake.name(a.attrelid) AS table_name,
+            c.relkind IN ('r', 'p') AND a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) AS can_follow
+        FROM pg_attribute AS a
+        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f', 'c') AND NOT c.relispartition
+        JOIN pg_namespace AS s ON s.oid = c.relnamespace AND s.nspname <> 'information_schema' AND s.nspname !~ '^pg_'
+        LEFT JOIN filled AS f ON (f.relation, f.name) = (a.attrelid, a.attname)
+        WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+          -- Old and new keys of an earlier conversion.
+          AND NOT EXISTS (SELECT FROM pg_attribute AS o WHERE o.attrelid = a.attrelid AND o.attname = 'relation' AND o.atttypid = 'regclass'::regtype)
+          AND (a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
+            OR (work).worker_id IS NOT NULL AND a.atttypid IN ('bigint'::regtype, 'bigint[]'::regtype))
+          AND (f.by IS NOT NULL
+              OR EXISTS (SELECT FROM names AS n
+                  WHERE right(regexp_replace(lower(replace(a.attname, '_', '')), 's$', ''), length(n.name)) = n.name)
+              -- Some refer to any table, such as object_id; but not those that are named like a table that stays.
+              OR a.attname ~ '(_id|_ids|[a-z]Ids?)$' AND NOT EXISTS (SELECT FROM others AS o WHERE right('_' || lower(a.attname), length(o.name) + 1) = '_' || o.name)
+                AND c.relnamespace IN (SELECT k.relnamespace FROM keys AS k)
+                AND NOT EXISTS (SELECT FROM pg_index AS i
+                    WHERE i.indrelid = a.attrelid AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
+          AND (a.attrelid, a.attnum) NOT IN (SELECT m.member, m.number FROM unnest((work).members) AS m WHERE NOT m.is_generated)
+          AND (a.attrelid, a.attname) NOT IN (SELECT o.relation, o.name FROM unnest((work).also) AS o)
+          AND (a.attrelid, a.attname) NOT IN (SELECT b.id, b.attname FROM bound AS b)
+          AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.deptype = 'e' AND (d.classid, d.objid) IN (
+              ('pg_class'::regclass, c.oid), ('pg_type'::regclass, c.reltype)))),
+    told AS (
+        SELECT g.* FROM (SELECT array_agg(f.relation) AS relations, array_agg(f.name) AS names FROM found AS f WHERE f.can_follow) AS f
+        CROSS JOIN (SELECT array_agg(k.relation) AS relations, array_agg(k.name) AS names FROM keys AS k WHERE k.is_key) AS k
+        CROSS JOIN _snowflake_convert.told_keys(f.relations, f.names, k.relations, k.names) AS g)
+    SELECT d.described, d.also, d.described || CASE WHEN f.by IS NOT NULL THEN ': then INSERT fails'
+            WHEN (work).worker_id IS NOT NULL AND NOT f.is_attribute THEN ': its values would not follow the keys that change' END
+        || CASE WHEN d.also IS NULL THEN format(': change it by hand after the conversion, and name it in also => %L', ARRAY[d.none])
+            ELSE format(': name it in also => %L, or in also => %L if it has no keys', ARRAY[d.also], ARRAY[d.none]) END
+    FROM found AS f
+    LEFT JOIN told AS t ON (t.relation, t.name) = (f.relation, f.name)
+    CROSS JOIN LATERAL (SELECT coalesce(t.origin, f.origin), coalesce(t.origin_name, CASE WHEN f.by IS NOT NULL THEN f.name END)) AS k (relation, name)
+    CROSS JOIN LATERAL (SELECT format('%s %s.%I is %s, and %s', CASE WHEN f.is_attribute THEN 'attribute' ELSE 'column' END, f.table_name, f.name, f.type,
+            CASE WHEN f.by IS NOT NULL THEN format('function %s writes rows of table %s into it', f.by::regprocedure, _snowflake.name(f.origin))
+                WHEN f.is_attribute THEN 'named like a key' ELSE 'named like a key, but has no foreign key' END),
+        CASE WHEN f.can_follow THEN format('%s.%I', f.table_name, f.name) || coalesce('=' || _snowflake.name(k.relation) || '.' || quote_ident(k.name), '') END,
+        format('%s.%I=none', f.table_name, f.name)) AS d (described, also, none)
+$$;
+
 -- Transactions that need more locks than the server has room for. PostgreSQL's own formula counts
 -- neither the slots of background processes nor memory to spare: those remain for other sessions,
 -- which would get errors too.
@@ -384,6 +448,10 @@ AS $$
     SELECT format('%s.%I refers to keys of several tables, which get different new values', _snowflake.name(c.relation), c.name)
     FROM unnest((work).columns) AS c WHERE c.origins > 1
     UNION ALL
+    SELECT format('column %s has keys, but of which table? Name it, as in also => %L', a.given, ARRAY[a.given || '=schema.table.column'])
+    FROM unnest((work).also) AS a WHERE (work).worker_id IS NOT NULL AND a.has_keys AND a.origin IS NULL
+      AND NOT EXISTS (SELECT FROM unnest((work).columns) AS c WHERE (c.relation, c.name) = (a.relation, a.name) AND c.origin IS NOT NULL)
+    UNION ALL
     SELECT format('table %s is there already, and has the old keys of an earlier conversion: rename or drop it', (work).map)
     WHERE to_regclass((work).map) IS NOT NULL
     UNION ALL
@@ -410,6 +478,167 @@ AS $$
     WHERE (work).worker_id IS NOT NULL
 $$;
 
+-- A statement with the names of copies.
+CREATE FUNCTION _snowflake_convert.renamed(statement text, names text[], copies text[]) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    it record;
+BEGIN
+    FOR it IN SELECT u.* FROM unnest(names, copies) AS u (name, copy) WHERE strpos(statement, u.name) > 0 LOOP
+        statement := regexp_replace(statement, '(?<![\w$".])' || regexp_replace(it.name, '(\W)', '\\\1', 'g') || '(?![\w$"])',
+            replace(it.copy, '\', '\\'), 'g');
+    END LOOP;
+    RETURN statement;
+END
+$$;
+
+-- What refuses the new types or the IDs to come: tried on copies of the tables, and with copies of what is made
+-- again, by the path that the conversion has. The head of sql/trial.sql has the rules. Tables that are tied to
+-- each other are tried together. Rules are tried too, and write into copies.
+CREATE FUNCTION _snowflake_convert.trial(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    -- Types alone are tried with the values that there are.
+    next_id constant bigint := CASE WHEN work.set_default THEN (_snowflake.next_id_range(work.generator, NULL)).next_id ELSE 0 END;
+    path constant text := 'pg_catalog, pg_temp';
+    nodes bigint[];
+    found text[];
+    names text[];       -- of what has a copy
+    copies text[];      -- the copies of these
+    others text[];      -- of what has none, or one of another name
+    ruled text;         -- a copy that has a rule
+    it record;
+    copy name;
+    copied text;
+    statement text;
+    used oid[];         -- what objects that are made again name
+    caller regclass;    -- a table of the caller, to run what runs as the caller
+    refused record;
+BEGIN
+    FOR it IN SELECT c.* FROM unnest(work.columns) AS c WHERE c.is_key AND NOT c.is_altered AND work.set_default LOOP
+        BEGIN
+            PERFORM _snowflake.check_values(it.relation, it.name, coalesce(work.generator, _snowflake.default_generator()));
+            PERFORM _snowflake.check_takes(it.relation, it.name, coalesce(work.generator, _snowflake.default_generator()));
+            RETURN QUERY SELECT unnest(_snowflake.refusals(it.relation, it.name, next_id));
+        EXCEPTION WHEN object_not_in_prerequisite_state OR check_violation THEN
+            RETURN NEXT SQLERRM;
+        END;
+    END LOOP;
+    used := ARRAY(SELECT DISTINCT d.refobjid FROM unnest(work.objects) AS o
+        LEFT JOIN pg_rewrite AS r ON o.class = 'pg_class'::regclass AND r.ev_class = o.id
+        JOIN pg_depend AS d ON d.classid = CASE WHEN r.oid IS NULL THEN o.class ELSE 'pg_rewrite'::regclass END AND d.objid = coalesce(r.oid, o.id)
+            AND d.refclassid = 'pg_class'::regclass);
+    FOR nodes IN SELECT g.nodes FROM _snowflake_convert.groups(work) AS g LOOP
+        found := '{}'; names := '{}'; copies := '{}'; others := '{}';
+        BEGIN
+            EXECUTE 'CREATE TEMPORARY TABLE "snowflake~caller" ()';
+            caller := 'pg_temp."snowflake~caller"'::regclass;
+            FOR it IN
+                SELECT c.oid, c.relname, array_agg(m.name) AS columns, _snowflake.name(c.oid) AS name
+                FROM unnest(work.members) AS m JOIN pg_class AS c ON c.oid = m.relation
+                WHERE m.is_altered AND NOT m.is_generated AND m.member = m.relation AND (m.relation = ANY (used) OR _snowflake.has_expressions(m.relation))
+                  AND _snowflake_convert.node('pg_class'::regclass, m.relation) = ANY (nodes) GROUP BY c.oid
+            LOOP
+                copy := _snowflake.copy_name(it.relname);
+                found := found || ARRAY(SELECT _snowflake.try_ids(it.oid, it.columns, next_id, copy, path));
+                IF copy = it.relname THEN
+                    names := names || it.name;
+                    copies := copies || format('pg_temp.%I', copy);
+                ELSE
+                    others := others || it.name;
+                END IF;
+            END LOOP;
+            -- What rules name beside these.
+            FOR it IN
+                SELECT DISTINCT c.oid, c.relname, c.relkind, _snowflake.name(c.oid) AS name
+                FROM unnest(work.objects) AS o
+                JOIN pg_depend AS d ON d.classid = o.class AND d.objid = o.id AND d.refclassid = 'pg_class'::regclass
+                JOIN pg_class AS c ON c.oid = d.refobjid
+                WHERE o.class = 'pg_rewrite'::regclass AND _snowflake_convert.node(o.class, o.id) = ANY (nodes)
+            LOOP
+                CONTINUE WHEN it.name = ANY (names);
+                copy := _snowflake.copy_name(it.relname);
+                IF it.relkind IN ('r', 'p') AND copy = it.relname THEN
+                    EXECUTE format('CREATE TEMPORARY TABLE %I (LIKE %s); GRANT ALL ON pg_temp.%1$I TO PUBLIC', copy, it.name);
+                    names := names || it.name;
+                    copies := copies || format('pg_temp.%I', copy);
+                ELSE
+                    others := others || it.name;
+                END IF;
+            END LOOP;
+            FOR it IN
+                SELECT o.*, c.relname, c.relkind, _snowflake.name(coalesce(r.ev_class, t.tgrelid, p.polrelid)) AS target,
+                    CASE WHEN f.oid IS NOT NULL THEN format('%I.%I', n.nspname, f.proname) ELSE _snowflake.name(c.oid) END AS name
+                FROM unnest(work.objects) WITH ORDINALITY AS o
+                LEFT JOIN pg_class AS c ON o.class = 'pg_class'::regclass AND c.oid = o.id
+                LEFT JOIN pg_proc AS f ON o.class = 'pg_proc'::regclass AND f.oid = o.id
+                LEFT JOIN pg_namespace AS n ON n.oid = f.pronamespace
+                LEFT JOIN pg_rewrite AS r ON o.class = 'pg_rewrite'::regclass AND r.oid = o.id
+                LEFT JOIN pg_trigger AS t ON o.class = 'pg_trigger'::regclass AND t.oid = o.id
+                LEFT JOIN pg_policy AS p ON o.class = 'pg_policy'::regclass AND p.oid = o.id
+                WHERE o.class <> 'pg_publication_rel'::regclass AND r.ev_enabled IS DISTINCT FROM 'D' AND _snowflake_convert.node(o.class, o.id) = ANY (nodes)
+                -- A trigger would fire on what tries the rules.
+                ORDER BY t.oid IS NOT NULL, o.ordinality
+            LOOP
+                statement := CASE WHEN it.relname IS NULL THEN it.statements[1]
+                    ELSE format(E'CREATE TEMPORARY VIEW %I AS\n%s', it.relname, rtrim(pg_get_viewdef(it.id), ';')) END;
+                CONTINUE WHEN EXISTS (SELECT FROM unnest(others) AS u WHERE strpos(statement, u) > 0) OR it.target <> ALL (names);
+                IF it.name = ANY (names) OR to_regclass('pg_temp.' || quote_ident(it.relname)) IS NOT NULL THEN
+                    others := others || it.name;
+                    CONTINUE;
+                END IF;
+                copied := regexp_replace(it.name, '^(?:"(?:[^"]|"")*"|[^". ]+)\.', 'pg_temp.');
+                refused := _snowflake.refusal(CASE WHEN it.target IS NULL THEN caller ELSE copies[array_position(names, it.target)]::regclass END,
+                    _snowflake_convert.renamed(statement, names || it.name, copies || copied), path);
+                IF refused.state IS NULL AND it.name IS NOT NULL THEN
+                    names := names || it.name;
+                    copies := copies || copied;
+                ELSIF it.name IS NOT NULL THEN
+                    others := others || it.name;
+                END IF;
+                IF refused.state IS NULL AND it.relname IS NOT NULL THEN
+                    IF it.owner <> quote_ident(current_user)::regrole THEN
+                        EXECUTE format('ALTER VIEW pg_temp.%I OWNER TO %I', it.relname, pg_get_userbyid(it.owner));
+                    END IF;
+                    -- A view of copies alone has a row or none, and shows what it makes of keys.
+                    IF NOT EXISTS (SELECT FROM pg_rewrite AS r JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                            AND d.refclassid = 'pg_class'::regclass JOIN pg_class AS c ON c.oid = d.refobjid AND c.relnamespace <> pg_my_temp_schema()
+                        WHERE r.ev_class = format('pg_temp.%I', it.relname)::regclass)
+                    THEN
+                        refused := _snowflake.refusal(format('pg_temp.%I', it.relname)::regclass, format('SELECT * FROM pg_temp.%I', it.relname), path);
+                        refused.state := CASE WHEN refused.state = '22003' THEN refused.state END;
+                    END IF;
+                ELSIF refused.state IS NULL AND it.class = 'pg_rewrite'::regclass THEN
+                    ruled := copies[array_position(names, it.target)];
+                    refused := _snowflake.refusal(ruled::regclass, (
+                        SELECT format('INSERT INTO %1$s (%2$s) SELECT %2$s FROM %1$s LIMIT 1; UPDATE %1$s SET %3$s; DELETE FROM %1$s WHERE false', ruled,
+                            string_agg(quote_ident(a.attname), ', ') FILTER (WHERE a.attgenerated = ''), min(format('%1$I = %1$I', a.attname)) FILTER (WHERE a.attgenerated = ''))
+                        FROM pg_attribute AS a WHERE a.attrelid = ruled::regclass AND a.attnum > 0 AND NOT a.attisdropped), path);
+                END IF;
+                IF refused.state IS NOT NULL THEN
+                    found := found || format('%s does not take new keys: %s', it.described, refused.message);
+                END IF;
+            END LOOP;
+            RAISE EXCEPTION USING ERRCODE = 'SFTRY', MESSAGE = 'the trial has ended';
+        EXCEPTION WHEN SQLSTATE 'SFTRY' THEN
+            RETURN QUERY SELECT unnest(found);
+        END;
+    END LOOP;
+END
+$$;
+
+-- Whether a trial can be made: not in a transaction that may not write, and not when a conversion has begun.
+CREATE FUNCTION _snowflake_convert.can_try(work _snowflake_convert.work) RETURNS boolean
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT NOT current_setting('transaction_read_only')::boolean AND NOT EXISTS (
+        SELECT FROM unnest((work).members) AS m JOIN pg_class AS c ON c.oid = m.member
+        WHERE NOT has_database_privilege(c.relowner, current_database(), 'TEMPORARY') OR NOT has_database_privilege(current_database(), 'TEMPORARY')
+           OR EXISTS (SELECT FROM pg_description AS d WHERE d.classoid = 'pg_class'::regclass AND d.objoid = c.oid AND d.description = 'filled by snowflake_convert_steps()'))
+$$;
+
 -- All obstacles, in the order of the plan.
 CREATE FUNCTION _snowflake_convert.obstacles(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -427,7 +656,10 @@ AS $$
         UNION ALL
         SELECT _snowflake_convert.obstacles_of_locks(work)
         UNION ALL
-        SELECT _snowflake_convert.obstacles_of_old_rows(work)) AS o (note)
+        SELECT _snowflake_convert.obstacles_of_old_rows(work)
+        UNION ALL
+        SELECT r.obstacle FROM _snowflake_convert.references_of(work) AS r WHERE cardinality((work).columns) > 0) AS o (note)
+    WHERE o.note IS NOT NULL
     -- What the caller may do comes first.
     ORDER BY o.note NOT LIKE 'must be owner of %', o.note
 $$;

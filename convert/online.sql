@@ -88,7 +88,7 @@ $$;
 
 -- The columns to change, also in all partitions, with their copies if there are any yet.
 CREATE FUNCTION _snowflake_convert.copies(
-    relations regclass[], are_named boolean,
+    what _snowflake_convert.request,
     OUT root regclass, OUT relation regclass, OUT kind "char", OUT name name, OUT number smallint,
     OUT is_key boolean, OUT copy name, OUT copy_number smallint)
     RETURNS SETOF record
@@ -96,7 +96,7 @@ CREATE FUNCTION _snowflake_convert.copies(
 AS $$
     SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, _snowflake_convert.copy_name(c.name),
         _snowflake_convert.copy_number(c.relation, c.name, f.member)
-    FROM _snowflake_convert.columns(relations, are_named) AS c
+    FROM _snowflake_convert.columns(what) AS c
     CROSS JOIN _snowflake.inheritance(c.relation, c.name) AS f
     JOIN pg_class AS t ON t.oid = f.member
     WHERE c.base <> 'bigint'::regtype
@@ -456,15 +456,14 @@ COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
     'that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
 
 -- Why tables cannot be converted while they are in use.
-CREATE FUNCTION _snowflake_convert.online_obstacles(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
-    LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION _snowflake_convert.online_obstacles(what _snowflake_convert.request, is_tried boolean) RETURNS SETOF text
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH copies AS MATERIALIZED (
-        SELECT * FROM _snowflake_convert.copies(relations, are_named)),
+        SELECT * FROM _snowflake_convert.copies(what)),
     tables AS (
         SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name FROM copies AS c)
-    SELECT p.note FROM _snowflake_convert.plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
+    SELECT p.note FROM _snowflake_convert.plan(what, NULL, NULL, true, is_tried) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
     -- Their foreign keys are added again, also if their columns stay.
@@ -549,17 +548,17 @@ AS $$
         'use set_default => true, or convert it at once', t.name, a.attname)
     FROM tables AS t JOIN copies AS c ON c.relation = t.id
     JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum = c.number
-    WHERE a.attidentity <> '' AND c.relation = c.root AND NOT (set_default AND c.is_key)
+    WHERE a.attidentity <> '' AND c.relation = c.root AND NOT ((what).set_default AND c.is_key)
     UNION ALL
     SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once',
         _snowflake.name(g.source), g.next_id)
-    FROM _snowflake.next_id_range(generator, NULL) AS g
-    WHERE set_default AND g.sorted AND g.next_id <= 2147483647
+    FROM _snowflake.next_id_range((what).generator, NULL) AS g
+    WHERE (what).set_default AND g.sorted AND g.next_id <= 2147483647
     UNION ALL
     SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
     FROM _snowflake.generators() AS g
-    WHERE set_default AND g.problem IS NOT NULL
-      AND g.generator = coalesce(online_obstacles.generator, _snowflake.default_generator())
+    WHERE (what).set_default AND g.problem IS NOT NULL
+      AND g.generator = coalesce((what).generator, _snowflake.default_generator())
     UNION ALL
     SELECT format('column %s.%I refers to a key that changes, and is of type %s: change it to bigint or numeric first',
         _snowflake.name(k.conrelid), a.attname, format_type(a.atttypid, a.atttypmod))
@@ -642,12 +641,12 @@ AS $$
 $$;
 
 -- An error if tables cannot be converted while they are in use.
-CREATE FUNCTION _snowflake_convert.check_obstacles(relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS void
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION _snowflake_convert.check_obstacles(what _snowflake_convert.request, is_tried boolean) RETURNS void
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    obstacle constant text := (SELECT o FROM _snowflake_convert.online_obstacles(relations, are_named, generator, set_default) AS o LIMIT 1);
+    obstacle constant text := (SELECT o FROM _snowflake_convert.online_obstacles(what, is_tried) AS o LIMIT 1);
 BEGIN
     IF obstacle IS NOT NULL THEN
         RAISE EXCEPTION 'cannot convert keys: %', obstacle
@@ -661,17 +660,16 @@ $$;
 
 -- The steps of tables that have no obstacle.
 CREATE FUNCTION _snowflake_convert.steps(
-    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, OUT step bigint, OUT statement text)
+    what _snowflake_convert.request, schemas regnamespace[], OUT step bigint, OUT statement text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schemas);
-    are_named boolean := relations IS NOT NULL;
-    arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schemas => ' || quote_literal(schemas::text),
-        'generator => ' || quote_literal(_snowflake.name(generator)),
-        CASE WHEN NOT set_default THEN 'set_default => false' END);
+    arguments text := concat_ws(', ', CASE WHEN what.are_named THEN 'relations => ' || quote_literal(what.relations::text) END,
+        'schemas => ' || quote_literal(schemas::text), 'generator => ' || quote_literal(_snowflake.name(what.generator)),
+        CASE WHEN NOT what.set_default THEN 'set_default => false' END,
+        (SELECT 'also => ' || quote_literal(array_agg(a.given)::text) FROM unnest(what.also) AS a HAVING count(*) > 0));
     home constant regnamespace := _snowflake_convert.schema();
 BEGIN
     step := 0;
@@ -680,7 +678,7 @@ BEGIN
             SELECT c.*, _snowflake.name(c.relation) AS table_name, a.attnotnull,
                 e.oid IS NOT NULL AS has_check, coalesce(e.convalidated, false) AS is_equal,
                 n.oid IS NOT NULL OR NOT a.attnotnull AS has_not_null, coalesce(n.convalidated, NOT a.attnotnull) AS is_not_null
-            FROM _snowflake_convert.copies(tables, are_named) AS c
+            FROM _snowflake_convert.copies(what) AS c
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
             LEFT JOIN pg_constraint AS e ON e.conrelid = c.relation AND e.conname = '=' || c.copy
             LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.conname = '~' || c.copy),
@@ -707,7 +705,7 @@ BEGIN
         -- The tables that are converted, and others whose foreign keys the swap adds again.
         members AS MATERIALIZED (
             SELECT f.member::oid AS relation, f.number, f.member = c.relation AS is_root
-            FROM _snowflake_convert.columns(tables, are_named) AS c
+            FROM _snowflake_convert.columns(what) AS c
             CROSS JOIN _snowflake.inheritance(c.relation, c.name) AS f),
         ended AS MATERIALIZED (
             SELECT t.relation, t.is_root, _snowflake.name(t.relation) AS name
@@ -842,12 +840,12 @@ BEGIN
             -- Keys that are bigint already.
             SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', home,
                 format('SELECT %s.snowflake_set_default(%s)', home,
-                    concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(generator)))))
-            FROM _snowflake_convert.columns(tables, are_named) AS c
+                    concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(what.generator)))))
+            FROM _snowflake_convert.columns(what) AS c
             CROSS JOIN _snowflake.name(c.relation) AS t (name)
-            WHERE set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
+            WHERE what.set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
                 SELECT FROM _snowflake.inheritance(c.relation, c.name) AS f
-                WHERE f.expression IS DISTINCT FROM _snowflake_convert.wanted_default(generator))
+                WHERE f.expression IS DISTINCT FROM _snowflake_convert.wanted_default(what.generator))
             UNION ALL
             -- After the swap, or for a list that is made before it.
             SELECT 14, u.name, _snowflake_convert.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname))
@@ -869,29 +867,31 @@ END
 $$;
 
 CREATE FUNCTION _snowflake_convert.snowflake_convert_steps(
-    relations regclass[], schemas regnamespace[],
-    generator regclass, set_default boolean,
+    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, also text[],
     OUT step bigint, OUT statement text)
     RETURNS SETOF record
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
+DECLARE
+    what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, also, generator, set_default);
 BEGIN
-    PERFORM _snowflake_convert.check_obstacles(_snowflake_convert.tables(relations, schemas), relations IS NOT NULL, generator, set_default);
-    RETURN QUERY SELECT s.step, s.statement FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s;
+    PERFORM _snowflake_convert.check_obstacles(what, true);
+    RETURN QUERY SELECT s.step, s.statement FROM _snowflake_convert.steps(what, schemas) AS s;
 END
 $$;
 
 CREATE FUNCTION snowflake_convert_steps(
     relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, also text[] DEFAULT NULL,
     OUT step bigint, OUT statement text)
-    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+    RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
     SELECT _snowflake_convert.hold();
-    SELECT s.* FROM _snowflake_convert.snowflake_convert_steps(relations, schemas, generator, set_default) AS s;
+    SELECT s.* FROM _snowflake_convert.snowflake_convert_steps(
+        relations, schemas, generator, set_default, also) AS s;
 END;
-COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean) IS
+COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean, text[]) IS
     'the statements that convert the keys of tables which stay in use, without those that have been carried out; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 
@@ -903,18 +903,18 @@ CREATE FUNCTION _snowflake_convert.snowflake_convert_undo(
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schemas);
+    what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, '{}', NULL, true);
     left_over regclass;
     home constant regnamespace := _snowflake_convert.schema();
 BEGIN
     RETURN QUERY
     WITH found AS MATERIALIZED (
         SELECT c.relation, c.relation = c.root AS is_root, c.copy, c.copy_number
-        FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c WHERE c.copy_number IS NOT NULL
+        FROM _snowflake_convert.copies(what) AS c WHERE c.copy_number IS NOT NULL
         UNION
         -- A table that a foreign key does not reach any more has to be named.
         SELECT f.member, f.member = t.id, n.copy, f.number
-        FROM unnest(tables) AS t (id)
+        FROM unnest(what.relations) AS t (id)
         JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum > 0 AND NOT a.attisdropped
         CROSS JOIN _snowflake_convert.copy_name(a.attname) AS n (copy)
         CROSS JOIN _snowflake.inheritance(t.id, n.copy) AS f
@@ -961,7 +961,7 @@ BEGIN
         SELECT DISTINCT g.tgrelid FROM pg_trigger AS g
         WHERE g.tgname = '~snowflake_convert' AND g.tgparentid = 0
           AND g.tgrelid NOT IN (
-              SELECT c.relation FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
+              SELECT c.relation FROM _snowflake_convert.copies(what) AS c UNION ALL SELECT unnest(what.relations))
     LOOP
         RAISE NOTICE 'table % has copies too, and no foreign key reaches it from here: '
             'name it, if it belongs to this conversion', _snowflake.name(left_over);

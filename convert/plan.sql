@@ -41,22 +41,22 @@
 
 -- What a conversion has to do.
 CREATE FUNCTION _snowflake_convert.work_of(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean,
-    backfill_by name[], worker_id bigint, in_use boolean) RETURNS _snowflake_convert.work
+    what _snowflake_convert.request, backfill_by name[], worker_id bigint, in_use boolean) RETURNS _snowflake_convert.work
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     work _snowflake_convert.work;
-    wanted constant text := _snowflake_convert.wanted_default(generator);
+    wanted constant text := _snowflake_convert.wanted_default((what).generator);
 BEGIN
-    work.generator := generator;
-    work.set_default := set_default;
+    work.generator := what.generator;
+    work.set_default := what.set_default;
+    work.also := what.also;
     work.worker_id := worker_id;
     work.in_use := in_use;
     work.columns := ARRAY(
         SELECT ROW (c.relation, c.name, c.number, c.type, c.base, c.is_key, c.base <> 'bigint'::regtype,
             NULL, NULL, NULL)::_snowflake_convert.key_column
-        FROM _snowflake_convert.columns(relations, are_named) AS c);
+        FROM _snowflake_convert.columns(what) AS c);
     work.keys := '{}';
     IF worker_id IS NOT NULL THEN
         work.keys := ARRAY(SELECT k FROM _snowflake_convert.backfill_keys(work.columns, wanted, backfill_by) AS k);
@@ -64,7 +64,7 @@ BEGIN
             SELECT ROW (c.relation, c.name, c.number, c.type, c.base, c.is_key, c.is_altered OR b.origin IS NOT NULL,
                 b.origin, b.origin_name, b.origins)::_snowflake_convert.key_column
             FROM unnest(work.columns) WITH ORDINALITY AS c
-            LEFT JOIN _snowflake_convert.backfill_columns(work.columns, work.keys) AS b ON b.relation = c.relation AND b.name = c.name
+            LEFT JOIN _snowflake_convert.backfill_columns(work.columns, work.keys, work.also) AS b ON b.relation = c.relation AND b.name = c.name
             ORDER BY c.ordinality);
         work.map := (SELECT CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END || '.snowflake_old_ids'
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = (work.keys)[1].relation);
@@ -122,12 +122,12 @@ END
 $$;
 
 -- All notes, in the order of the plan.
-CREATE FUNCTION _snowflake_convert.notes_of_plan(work _snowflake_convert.work, relations regclass[], are_named boolean) RETURNS SETOF text
+CREATE FUNCTION _snowflake_convert.notes_of_plan(work _snowflake_convert.work, what _snowflake_convert.request) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH of_columns (target, note) AS MATERIALIZED (
         SELECT format('column %s.%I ', _snowflake.name(k.relation), k.name), k.note
-        FROM _snowflake_convert.keys(relations, are_named) AS k
+        FROM _snowflake_convert.keys((what).relations, (what).are_named) AS k
         WHERE k.note IS NOT NULL AND NOT EXISTS (
             SELECT FROM unnest((work).columns) AS c
             WHERE c.name = k.name
@@ -152,15 +152,14 @@ $$;
 
 -- The rows of the plan, without numbers: obstacles, then statements, then notes.
 CREATE FUNCTION _snowflake_convert.plan(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean,
-    backfill_by name[], worker_id bigint, only_obstacles boolean,
+    what _snowflake_convert.request, backfill_by name[], worker_id bigint, only_obstacles boolean, is_tried boolean,
     OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
     RETURNS SETOF record
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     work constant _snowflake_convert.work :=
-        _snowflake_convert.work_of(relations, are_named, generator, set_default, backfill_by, worker_id, only_obstacles);
+        _snowflake_convert.work_of(what, backfill_by, worker_id, only_obstacles);
     moved constant record := _snowflake_convert.moved_foreign_keys(work);
     is_backfill constant boolean := cardinality(work.keys) > 0 AND cardinality(work.columns) > 0;
     is_refused boolean;
@@ -169,6 +168,10 @@ BEGIN
     PERFORM _snowflake_convert.tell('the plan knows the columns');
     RETURN QUERY SELECT 'obstacle', NULL, NULL, NULL::bigint, o FROM _snowflake_convert.obstacles(work) AS o;
     is_refused := FOUND;
+    IF is_tried AND NOT is_refused AND _snowflake_convert.can_try(work) THEN
+        RETURN QUERY SELECT 'obstacle', NULL, NULL, NULL::bigint, o FROM _snowflake_convert.trial(work) AS o;
+        is_refused := FOUND;
+    END IF;
     PERFORM _snowflake_convert.tell('the plan knows the obstacles');
     IF only_obstacles THEN
         RETURN;
@@ -184,7 +187,7 @@ BEGIN
     IF is_backfill AND NOT is_refused THEN
         RETURN QUERY
             SELECT 'backfill', s, NULL, NULL::bigint, NULL
-            FROM unnest(_snowflake_convert.backfill_map(work.keys, generator, worker_id)) AS s;
+            FROM unnest(_snowflake_convert.backfill_map(work.keys, what.generator, worker_id)) AS s;
     END IF;
     RETURN QUERY SELECT 'drop', s, every, NULL::bigint, NULL FROM unnest(moved.drop_statements) AS s;
     -- DROP COLUMN would not drop a constraint that has the column in an expression.
@@ -206,7 +209,7 @@ BEGIN
         FROM unnest(work.tables, work.numbers) AS u (id, number)
         JOIN _snowflake.defaults AS d ON d.relation = u.id AND d.number = u.number
         JOIN pg_sequence AS s ON s.seqrelid = d.sequence
-        WHERE NOT set_default AND s.seqtypid <> 'bigint'::regtype
+        WHERE NOT what.set_default AND s.seqtypid <> 'bigint'::regtype
         ORDER BY 2;
     RETURN QUERY
         SELECT 'make', s.statement, CASE WHEN r.is_refresh THEN every END,
@@ -217,8 +220,8 @@ BEGIN
         ORDER BY d.ordinality, s.place;
     RETURN QUERY
         SELECT 'default', format('SELECT _snowflake.snowflake_set_default(%L, %L, %L, false)',
-            _snowflake.name(c.relation), c.name, _snowflake.name(generator)), every, NULL::bigint, NULL
-        FROM unnest(work.columns) AS c WHERE set_default AND c.is_key;
+            _snowflake.name(c.relation), c.name, _snowflake.name(what.generator)), every, NULL::bigint, NULL
+        FROM unnest(work.columns) AS c WHERE what.set_default AND c.is_key;
     RETURN QUERY
         SELECT v.action, v.statement, NULL, NULL::bigint, NULL
         FROM (VALUES ('backfill', format('CREATE TABLE %s AS TABLE pg_temp.snowflake_new_ids', work.map)),
@@ -230,6 +233,6 @@ BEGIN
         SELECT DISTINCT 'analyze', format('ANALYZE %s', _snowflake.name(c.relation)), 'SHARE UPDATE EXCLUSIVE', NULL::bigint, NULL
         FROM unnest(work.columns) AS c WHERE c.is_altered ORDER BY 2;
     PERFORM _snowflake_convert.tell('the plan knows the statements');
-    RETURN QUERY SELECT 'note', NULL, NULL, NULL::bigint, n FROM _snowflake_convert.notes_of_plan(work, relations, are_named) AS n;
+    RETURN QUERY SELECT 'note', NULL, NULL, NULL::bigint, n FROM _snowflake_convert.notes_of_plan(work, what) AS n;
 END
 $$;

@@ -8,8 +8,7 @@
 
 -- The statements that put the copies in the places of the columns. What is made of copies is not
 -- made again.
-CREATE FUNCTION _snowflake_convert.swap_plan(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
+CREATE FUNCTION _snowflake_convert.swap_plan(what _snowflake_convert.request) RETURNS SETOF text
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
@@ -17,7 +16,7 @@ DECLARE
     copies constant _snowflake_convert.copied_column[] := ARRAY(
         SELECT ROW (c.root, c.relation, c.kind, _snowflake.name(c.relation), c.name, c.number, c.is_key,
             c.copy, c.copy_number)::_snowflake_convert.copied_column
-        FROM _snowflake_convert.copies(relations, are_named) AS c);
+        FROM _snowflake_convert.copies(what) AS c);
     tables oid[];
     numbers smallint[];
     objects _snowflake_convert.object[];
@@ -195,10 +194,10 @@ BEGIN
             SELECT 14, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT %s',
                 c.table_name, c.name, pg_get_expr(e.adbin, e.adrelid))
             FROM columns AS c JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
-            WHERE NOT (set_default AND c.is_key)
+            WHERE NOT (what.set_default AND c.is_key)
             UNION ALL
             SELECT 15, o.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', o.name,
-                CASE WHEN set_default THEN '' ELSE ' AS bigint' END, o.table_name, o.column_name)
+                CASE WHEN what.set_default THEN '' ELSE ' AS bigint' END, o.table_name, o.column_name)
             FROM owned AS o
             UNION ALL
             -- Others that defaults draw from.
@@ -207,7 +206,7 @@ BEGIN
             JOIN _snowflake.defaults AS d ON d.relation = c.relation AND d.number = c.number
             JOIN pg_sequence AS o ON o.seqrelid = d.sequence AND o.seqtypid <> 'bigint'::regtype
             CROSS JOIN _snowflake.name(o.seqrelid) AS q (name)
-            WHERE NOT set_default AND o.seqrelid NOT IN (SELECT w.id FROM owned AS w)
+            WHERE NOT what.set_default AND o.seqrelid NOT IN (SELECT w.id FROM owned AS w)
             UNION ALL
             SELECT 16, s.table_name, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', s.table_name, i.relname)
             FROM sources AS s JOIN indexes AS i ON i.indrelid = s.relation AND i.indisreplident
@@ -282,11 +281,11 @@ BEGIN
         CROSS JOIN _snowflake_convert.copy_function(c.relation) AS f (name) HAVING count(*) > 0;
     -- _snowflake_convert.online_obstacles() has made sure of what snowflake_set_default()
     -- would look at, so that nobody waits for that.
-    IF set_default THEN
+    IF what.set_default THEN
         RETURN QUERY
             SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name,
-                CASE WHEN generator <> _snowflake.default_generator()
-                    THEN format('%s(%L::regclass)', _snowflake.issuer(false)::regproc, _snowflake.name(generator))
+                CASE WHEN what.generator <> _snowflake.default_generator()
+                    THEN format('%s(%L::regclass)', _snowflake.issuer(false)::regproc, _snowflake.name(what.generator))
                     ELSE _snowflake.issuer(true)::text END)
             FROM unnest(copies) AS c WHERE c.is_key AND c.relation = c.root ORDER BY 1;
     END IF;
@@ -344,8 +343,7 @@ $$;
 -- compares indexes and constraints with those before. Runs under the locks that
 -- snowflake_convert_run() has got: what can be known before is given.
 CREATE FUNCTION _snowflake_convert.swap(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean,
-    steps text[], done integer, state bigint[], owners oid[], copies smallint[], before text[]) RETURNS void
+    what _snowflake_convert.request, steps text[], done integer, state bigint[], owners oid[], copies smallint[], before text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
@@ -358,7 +356,7 @@ DECLARE
 BEGIN
     -- The plan is made again only if anybody has changed anything since.
     IF _snowflake_convert.catalog_state() IS DISTINCT FROM state THEN
-        IF ARRAY(SELECT s FROM _snowflake_convert.swap_plan(relations, are_named, generator, set_default) AS s) <> steps THEN
+        IF ARRAY(SELECT s FROM _snowflake_convert.swap_plan(what) AS s) <> steps THEN
             RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
                 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
         END IF;
@@ -375,7 +373,7 @@ BEGIN
     -- The schema that the defaults name could have been renamed after they were written.
     IF EXISTS (
         SELECT FROM _snowflake.defaults AS d JOIN pg_proc AS p ON p.oid = d.function AND p.proname = 'snowflake_nextval'
-        WHERE set_default AND d.relation = ANY (changed) AND p.oid NOT IN (_snowflake.issuer(true), _snowflake.issuer(false)))
+        WHERE what.set_default AND d.relation = ANY (changed) AND p.oid NOT IN (_snowflake.issuer(true), _snowflake.issuer(false)))
     THEN
         RAISE EXCEPTION 'could not swap columns: the schema of extension snowflake_id was renamed meanwhile'
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
@@ -404,22 +402,21 @@ END
 $$;
 
 CREATE PROCEDURE _snowflake_convert.snowflake_convert_swap(
-    relations regclass[], schemas regnamespace[],
-    generator regclass, set_default boolean, tries integer)
+    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, tries integer, also pg_catalog.text[])
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    wanted pg_catalog.regclass[];
+    what _snowflake_convert.request;
+    part _snowflake_convert.request;    -- what one transaction swaps
     waiting pg_catalog.text[];     -- of each transaction that is left, the groups of tables and objects
     late pg_catalog.text[] := '{}';     -- those of them that were alone, and could not be locked
     groups pg_catalog.text[];
     lockers pg_catalog.text;
     most integer;
-    tables pg_catalog.regclass[];
     owners pg_catalog.oid[];       -- of each copy, the table
     copies smallint[];  -- and the number of the column
     is_analyzed boolean := false;
-    are_named constant boolean := relations IS NOT NULL;
+    nodes bigint[];     -- its tables and objects
     steps pg_catalog.text[];
     locks pg_catalog.text[];       -- the first of them
     swap pg_catalog.text;
@@ -430,10 +427,10 @@ BEGIN
     LOOP
         PERFORM _snowflake.fix_settings();
         PERFORM _snowflake_convert.need_read_committed();
-        wanted := _snowflake_convert.tables(relations, schemas);
-        PERFORM _snowflake_convert.check_obstacles(wanted, are_named, generator, set_default);
+        what := _snowflake_convert.request(relations, schemas, also, generator, set_default);
+        PERFORM _snowflake_convert.check_obstacles(what, false);
         SELECT s.statement INTO left_over
-        FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step LIMIT 1;
+        FROM _snowflake_convert.steps(what, schemas) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
             RAISE EXCEPTION 'cannot swap columns yet, or no longer'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -443,13 +440,13 @@ BEGIN
         EXIT WHEN is_analyzed;
         -- The statistics of the copies stay when they are renamed.
         is_analyzed := true;
-        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake_convert.copies(wanted, are_named) AS c LOOP
+        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake_convert.copies(what) AS c LOOP
             EXECUTE format('ANALYZE %s', to_analyze);
         END LOOP;
         COMMIT;
     END LOOP;
     waiting := ARRAY(SELECT s.groups::text FROM _snowflake_convert.lock_room() AS r
-        CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(wanted, are_named, generator, set_default, NULL, NULL, true), r.locks) AS s);
+        CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(what, NULL, NULL, true), r.locks) AS s);
     LOOP
         PERFORM _snowflake.fix_settings();
         EXIT WHEN cardinality(waiting) = 0;
@@ -457,17 +454,20 @@ BEGIN
         groups := waiting[1];
         waiting := waiting[2:];
         state := _snowflake_convert.catalog_state();
-        tables := ARRAY(SELECT t FROM unnest(wanted) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) IN (SELECT unnest(g::bigint[]) FROM unnest(groups) AS g));
-        steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s);
+        part := what;
+        nodes := ARRAY(SELECT unnest(g::bigint[]) FROM unnest(groups) AS g);
+        part.relations := ARRAY(SELECT t FROM unnest(what.relations) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) = ANY (nodes));
+        part.also := ARRAY(SELECT a FROM unnest(what.also) AS a WHERE _snowflake_convert.node('pg_class'::regclass, a.relation) = ANY (nodes));
+        steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(part) AS s);
         -- The first statements, up to one that is no lock.
         locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
             WHERE s !~ '^LOCK TABLE ' AND s !~ '^ALTER (MATERIALIZED )?VIEW .* OWNER TO ')];
         SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies
-        FROM _snowflake_convert.copies(tables, are_named) AS c;
+        FROM _snowflake_convert.copies(part) AS c;
         -- Another session has tied them to those of a swap before.
         CONTINUE WHEN owners IS NULL;
-        swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
-            tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies,
+        swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L)',
+            part, steps, cardinality(locks), state, owners, copies,
             _snowflake_convert.swap_result(owners, owners, copies));
         -- Tables that cannot be locked keep back only those that they are tied to: their group is swapped alone, and last.
         lockers := CASE WHEN cardinality(groups) > 1 OR cardinality(waiting) > 0 AND NOT late @> (waiting || groups::text) THEN '' END;
@@ -491,8 +491,8 @@ $$;
 
 CREATE PROCEDURE snowflake_convert_swap(
     relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000)
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000, also text[] DEFAULT NULL)
     LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
-COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer) IS
+COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer, text[]) IS
     'for snowflake_convert_steps(): puts the copies in the places of the columns, in short transactions; '
     'waits for locks for half a second at most, again and again until it gets them; what it cannot lock, it swaps last';

@@ -8,7 +8,7 @@
 --    until the transaction ends;
 -- 3. find the column; refuse what is impossible, here and in columns that refer to it;
 -- 4. refuse existing values at or above the IDs to come, and tables that do not take
---    these IDs. Values and conditions are read as the table's owner, since code
+--    these IDs (trial.sql tries it). Values and conditions are read as the table's owner, since code
 --    attached to the table is the owner's;
 -- 5. ALTER TABLE, which reaches all descendants; look whether it has reached them.
 --
@@ -366,8 +366,8 @@ CREATE FUNCTION _snowflake.check_values(relation regclass, column_name name, gen
 AS $$
 DECLARE
     -- If the column has an index, this is its end.
-    greatest_value bigint := _snowflake.read_as_owner(
-        relation, format('SELECT max(%I) FROM %s', column_name, relation));
+    greatest_value bigint := _snowflake.read_as_usual(
+        relation, format('SELECT pg_catalog.max(%I) FROM %s', column_name, relation));
     ids record;
     table_name text := _snowflake.name(relation);
     generator_name text := _snowflake.name(generator);
@@ -492,6 +492,7 @@ DECLARE
     unused regclass[] := '{}'; -- sequences to drop
     fates text[] := '{}';      -- what becomes of all sequences
     greatest_value bigint;
+    refused text[];            -- what of the table refuses IDs
     distribution jsonb;        -- null unless Citus knows the table
     is_rebuilt boolean := false;
 BEGIN
@@ -610,6 +611,13 @@ BEGIN
         PERFORM _snowflake.check_references(relation, key, ids.source, ids.bits);
         greatest_value := _snowflake.check_values(relation, key, ids.source);
         PERFORM _snowflake.check_takes(relation, key, ids.source);
+        refused := CASE WHEN distribution IS NULL THEN _snowflake.refusals(relation, key, ids.next_id) END;
+        IF cardinality(refused) > 0 THEN
+            RAISE EXCEPTION '%', refused[1]
+                USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = coalesce(nullif(array_to_string(refused[2:], '; '), '') || '.',
+                    format('The next ID of generator %s was tried in a copy of the table.', source_name)),
+                HINT = 'Change or drop it first: with such a default, each INSERT would fail.';
+        END IF;
         changes := changes || coalesce('greatest value so far ' || greatest_value, 'no values so far');
 
         is_rebuilt := coalesce(distribution->>'column' = key, false);
