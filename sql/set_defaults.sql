@@ -147,6 +147,7 @@ BEGIN
             BEGIN
                 result := concat_ws('; ', result, _snowflake.snowflake_set_default(relation, key.name, generator, false));
                 is_set := true;
+                severity := CASE WHEN severity = 'info' AND result LIKE '%; new rows all go to the default partition %' THEN 'warning' ELSE severity END;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);
                 severity := 'error';

@@ -182,6 +182,51 @@ INSERT INTO item VALUES (DEFAULT, 1);
 INSERT INTO line (item_id) SELECT id FROM item;
 SELECT count(*) FROM line WHERE id > 1000000;
 ROLLBACK;
+-- A function that returns a query works before and after, and one that others call comes first.
+CREATE FUNCTION z_called(n int) RETURNS int LANGUAGE sql AS 'SELECT max(id) + n FROM cn.item';
+CREATE FUNCTION a_calls(n int) RETURNS int LANGUAGE sql AS 'SELECT cn.z_called(n) FROM cn.item';
+CREATE FUNCTION returned(at int) RETURNS TABLE (item_id int, label text) LANGUAGE plpgsql AS
+    $$ BEGIN RETURN QUERY SELECT i.id, ';''' || i.pos FROM cn.item AS i WHERE i.pos = at ORDER BY 1; RETURN QUERY EXECUTE 'SELECT 1::bigint, ''x'''; END $$;
+CREATE FUNCTION returned_keys() RETURNS SETOF int LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY SELECT i.id FROM cn.item AS i; END $$;
+SELECT function, statement FROM snowflake_convert_functions('{item, line}') WHERE function::text ~ 'called|calls|returned';
+BEGIN;
+INSERT INTO item VALUES (DEFAULT, 1);
+SELECT statement FROM snowflake_convert_functions('{item, line}') WHERE function::text ~ 'called|calls|returned' \gexec
+SELECT count(*) FROM returned(1), returned_keys();
+DROP VIEW IF EXISTS of_function;
+CALL snowflake_convert('{item, line}');
+SELECT count(*) FROM returned(1), returned_keys();
+ROLLBACK;
+-- A comment on a foreign key between tables of two owners is put on again by the caller.
+CREATE TABLE commented (id serial PRIMARY KEY);
+CREATE TABLE of_commented (id serial PRIMARY KEY, commented_id int CONSTRAINT to_commented REFERENCES commented);
+COMMENT ON CONSTRAINT to_commented ON of_commented IS 'each has one';
+ALTER TABLE commented OWNER TO regress_cn_other;
+GRANT CREATE, USAGE ON SCHEMA cn TO regress_cn_other;
+CALL snowflake_convert('{commented, of_commented}');
+SELECT obj_description(oid) FROM pg_constraint WHERE conname = 'to_commented';
+-- While the tables are in use: what PostgreSQL would refuse at a step, or on subscribers.
+CREATE TABLE wide (id serial PRIMARY KEY);
+\set ECHO none
+SELECT 'ALTER TABLE wide ' || string_agg(format('ADD c%s int', n), ', ') FROM generate_series(1, 1599) AS n \gexec
+\set ECHO all
+CREATE TABLE filtered (id serial PRIMARY KEY, region int);
+CREATE TABLE listed (id serial PRIMARY KEY, region int);
+SET client_min_messages = error;
+CREATE PUBLICATION of_some FOR TABLE filtered WHERE (region = 1), listed (id, region);
+CREATE PUBLICATION of_keys FOR TABLE filtered WHERE (id > 0) WITH (publish = 'insert');
+SET client_min_messages = warning;
+CREATE TABLE deferred (id serial PRIMARY KEY);
+CREATE CONSTRAINT TRIGGER later AFTER UPDATE ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION keeps();
+ALTER TABLE deferred ENABLE ALWAYS TRIGGER later;
+CREATE CONSTRAINT TRIGGER usual AFTER UPDATE ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION keeps();
+SELECT o FROM online('wide', 'filtered', 'listed', 'deferred') AS o WHERE o ~ 'columns, with|publi|deferred,';
+ALTER TABLE deferred OWNER TO regress_cn_other;
+SELECT o FROM online('wide', 'filtered', 'listed', 'deferred') AS o WHERE o ~ 'columns, with|publi|deferred,';
+ALTER TABLE filtered REPLICA IDENTITY FULL;
+SELECT o FROM online('filtered', 'listed') AS o WHERE o LIKE 'obstacle%';
+DROP PUBLICATION of_some, of_keys;
+DROP TABLE wide;
 -- Several schemas.
 CREATE SCHEMA cn_two;
 CREATE TABLE cn_two.t (id serial PRIMARY KEY);
