@@ -105,6 +105,8 @@ SET search_path = ca_busy, public;
 CREATE TABLE users (id serial PRIMARY KEY, v int);
 CREATE TABLE posts (id serial PRIMARY KEY, user_id int NOT NULL, other_id int);
 CREATE INDEX ON posts (user_id);
+SELECT also, count(*) AS groups FROM (VALUES ('{posts.user_id}'::text[]), ('{posts.other_id}')) AS v (also)
+CROSS JOIN _snowflake_convert.groups(_snowflake_convert.work_of(_snowflake_convert.request('{users}', NULL, also, NULL, true), NULL, NULL, true)) GROUP BY 1 ORDER BY 1;
 CREATE VIEW names AS SELECT v FROM posts JOIN users ON users.id = user_id;
 INSERT INTO users (v) SELECT generate_series(1, 100);
 INSERT INTO posts (user_id) SELECT id FROM users;

@@ -142,7 +142,34 @@ SELECT online('parts', 'large', 'narrow', 'casts', 'to_change');
 SELECT snowflake_set_default('narrow');
 SELECT snowflake_set_default('casts');
 DROP TABLE people, classes CASCADE;
+CREATE TABLE logged (id bigserial PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE logged_1 PARTITION OF logged FOR VALUES FROM (1) TO (2000000);
+CREATE TABLE logged_rest PARTITION OF logged DEFAULT;
+CREATE TABLE wide_logged (id bigserial PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE wide_logged_1 PARTITION OF wide_logged FOR VALUES FROM (1) TO (9000000000000000000);
+CREATE TABLE wide_logged_rest PARTITION OF wide_logged DEFAULT;
 SELECT relation, is_set, severity, result FROM snowflake_set_defaults('ct') WHERE severity <> 'info';
+-- What cannot be read is said without the whole query.
+CREATE TABLE by_rows (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
+CREATE ROLE regress_ct_reader;
+GRANT SELECT ON by_rows TO regress_ct_reader;
+GRANT USAGE ON SCHEMA ct TO regress_ct_reader;
+ALTER TABLE by_rows ENABLE ROW LEVEL SECURITY;
+SET ROLE regress_ct_reader;
+DO $$
+DECLARE
+    context text;
+BEGIN
+    PERFORM snowflake_check('ct.by_rows');
+EXCEPTION WHEN insufficient_privilege THEN
+    GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+    RAISE WARNING '%: %', SQLERRM, context ~ 'instant_or_null';
+END
+$$;
+RESET ROLE;
+DROP TABLE by_rows;
+DROP OWNED BY regress_ct_reader;
+DROP ROLE regress_ct_reader;
 
 -- A transaction that may not write tries nothing.
 BEGIN READ ONLY;
