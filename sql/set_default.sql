@@ -482,7 +482,6 @@ DECLARE
     key name;
     table_name text;
     key_name text;
-    owner oid;
     member record;
     first record;
     children integer := 0;
@@ -642,18 +641,26 @@ BEGIN
 
         -- From here on, what does not prevent the default, but keeps rows or users from
         -- using it, or changes what users may do.
-        -- Inserting needs USAGE, setting a default does not: a table may be set up
-        -- before its users are. But at least the table's owner is expected to insert.
+        -- Inserting needs USAGE, setting a default does not: a table may be set up before its users are.
         IF is_rebuilt THEN
             PERFORM _snowflake.distribute(relation, distribution);
             changes[1] := changes[1] || ', distributed again';
         END IF;
-        owner := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = relation);
-        IF NOT has_sequence_privilege(owner, ids.source, 'USAGE, UPDATE') THEN
-            RAISE NOTICE 'role %, which owns table %, cannot get IDs of generator %',
-                quote_ident(pg_get_userbyid(owner)), table_name, source_name
-                USING HINT = format('Each role that inserts rows needs: GRANT USAGE ON SEQUENCE %s TO ...', source_name);
-        END IF;
+        changes := changes || ARRAY(
+            SELECT format('new rows go to default partition %s, unless you make others: CALL snowflake_partition(...)', _snowflake.name(p.partdefid))
+            FROM pg_partitioned_table AS p
+            WHERE p.partrelid = relation AND p.partstrat = 'r' AND p.partdefid <> 0 AND p.partnatts = 1 AND p.partattrs[0] = first.number
+              AND _snowflake.read_as_owner(relation, format('SELECT %s FROM (SELECT %L::bigint AS %I) AS row',
+                  coalesce(pg_get_partition_constraintdef(p.partdefid), 'true'), ids.next_id, key))::boolean
+            UNION ALL
+            SELECT format('roles that insert rows need: GRANT USAGE ON SEQUENCE %s TO %s', source_name, string_agg(DISTINCT r.name, ', ' ORDER BY r.name))
+            FROM pg_class AS c
+            CROSS JOIN LATERAL (SELECT coalesce(c.relacl, acldefault('r', c.relowner))
+                UNION ALL SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped) AS l (acl)
+            CROSS JOIN aclexplode(l.acl) AS e
+            CROSS JOIN LATERAL (SELECT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END) AS r (name)
+            WHERE c.oid = relation AND e.privilege_type = 'INSERT' AND NOT has_sequence_privilege(e.grantee, ids.source, 'USAGE, UPDATE')
+            HAVING count(*) > 0);
         -- A table may also be set up before its server is.
         PERFORM _snowflake.warn_if_not_ready(ids.source);
         -- If the column refers to another table's key, all rows may give its value.
