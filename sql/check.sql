@@ -44,7 +44,7 @@ FROM (SELECT int8range(l.worker_id, l.worker_id, '[]') FROM _snowflake.leases AS
 -- Keys that count, which servers do alike: columns of primary keys, or of unique constraints where there is none, that have an
 -- identity or a default with nextval(), or neither beside a sequence with the name that mappers give one.
 CREATE VIEW _snowflake.counted_keys AS
-SELECT c.oid AS relation, n.nspname AS schema, c.relowner AS owner, a.attname AS name, a.atttypid AS type, s.sequence
+SELECT c.oid AS relation, n.nspname AS schema, format('%I.%I', n.nspname, c.relname) AS table_name, c.relowner AS owner, a.attname AS name, a.atttypid AS type, s.sequence
 FROM pg_constraint AS k
 JOIN pg_class AS c ON c.oid = k.conrelid AND c.relpersistence <> 't' AND NOT c.relispartition
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -56,7 +56,7 @@ CROSS JOIN LATERAL (
     SELECT (SELECT min(p.refobjid) FROM pg_depend AS p
         WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass AND p.refobjsubid = 0)
     FROM pg_attrdef AS d
-    WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND pg_get_expr(d.adbin, d.adrelid) ~ '(^|[^_a-z])nextval[(]'
+    WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND strpos(d.adbin::text, ':funcid ' || 'nextval(regclass)'::regprocedure::oid || ' ') > 0
     UNION ALL
     SELECT min(q.oid) FROM pg_class AS q
     WHERE NOT a.atthasdef AND a.attidentity = '' AND cardinality(k.conkey) = 1

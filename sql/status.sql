@@ -154,7 +154,7 @@ BEGIN
             WHERE (s.setdatabase = own_database AND s.setrole IN (0, o.oid) OR s.setdatabase = 0 AND s.setrole = o.oid)
               AND u.given ~* '^snowflake_id[.]new_keys=' AND u.given !~* off))),
     counted AS MATERIALIZED (
-        SELECT k.*, format('%s.%I', _snowflake.name(k.relation), k.name) AS key FROM _snowflake.counted_keys AS k WHERE NOT is_standby),
+        SELECT k.*, format('%s.%I', k.table_name, k.name) AS key FROM _snowflake.counted_keys AS k WHERE NOT is_standby),
     -- What takes a sequence for itself is not waited for. The newest 1000: each look takes a lock.
     above AS (SELECT k.* FROM (
             SELECT c.* FROM counted AS c
@@ -193,7 +193,7 @@ BEGIN
         SELECT 18, 'warning', 'references', 'Columns cannot hold IDs of the keys to which they refer', n.key, n.cure FROM narrow AS n
         UNION ALL
         SELECT 19, 'warning', 'sequences', 'Sequences of keys continue from an ID, in numbers that other servers issue', a.key,
-            format('SELECT snowflake_set_default(%L, %L)', _snowflake.name(a.relation), a.name) FROM above AS a
+            format('SELECT snowflake_set_default(%L, %L)', a.table_name, a.name) FROM above AS a
         UNION ALL
         SELECT 20, 'critical', 'defaults', 'Defaults name sequences that are no generators, so INSERTs fail', u.key, u.cure FROM unlabelled AS u),
     found (place, state, item, detail, hint) AS (

@@ -75,7 +75,7 @@ unsafe extern "C-unwind" fn on_object(
         }
         OAT_DROP if class == pg_sys::AttrDefaultRelationId => {
             // SAFETY: the same.
-            unsafe { report::guard(|| Ok(new_keys::note_drop(object))) };
+            unsafe { report::guard(|| new_keys::note_drop(object)) };
         }
         _ => {}
     }

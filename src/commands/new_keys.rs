@@ -87,18 +87,18 @@ pub fn note(class: pg_sys::Oid, object: pg_sys::Oid, part: c_int) {
 }
 
 /// Called before the default of a column is dropped, also where another one takes its place.
-pub fn note_drop(default: pg_sys::Oid) {
+pub fn note_drop(default: pg_sys::Oid) -> Result<(), Error> {
     let is_noted = |frame: &Frame| frame.wanted.is_some();
     if !FRAMES.with_borrow(|frames| frames.last().is_some_and(is_noted)) {
-        return;
+        return Ok(());
     }
     let called = keys::column_of_default(default)
         .and_then(|place| Some((place, keys::default_function(place.0, place.1)?)));
     FRAMES.with_borrow_mut(|frames| {
-        if let Some(frame) = frames.last_mut() {
-            frame.dropped.extend(called);
-        }
+        let dropped = frames.last_mut().map(|frame| &mut frame.dropped);
+        dropped.into_iter().for_each(|it| it.extend(called));
     });
+    Ok(())
 }
 
 /// The part before a command: whether its notes are taken, or those of the command around it are
