@@ -41,6 +41,33 @@ SELECT range_agg(u.ids) AS worker_ids
 FROM (SELECT int8range(l.worker_id, l.worker_id, '[]') FROM _snowflake.leases AS l
     UNION ALL SELECT unnest(p.except_ids) FROM _snowflake.pools AS p) AS u (ids);
 
+-- Keys that count, which servers do alike: columns of primary keys, or of unique constraints where there is none, that have an
+-- identity or a default with nextval(), or neither beside a sequence with the name that mappers give one.
+CREATE VIEW _snowflake.counted_keys AS
+SELECT c.oid AS relation, n.nspname AS schema, format('%I.%I', n.nspname, c.relname) AS table_name, c.relowner AS owner, a.attname AS name, a.atttypid AS type, s.sequence
+FROM pg_constraint AS k
+JOIN pg_class AS c ON c.oid = k.conrelid AND c.relpersistence <> 't' AND NOT c.relispartition
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = ANY (k.conkey)
+CROSS JOIN LATERAL (
+    SELECT p.objid FROM pg_depend AS p
+    WHERE a.attidentity <> '' AND p.deptype = 'i' AND (p.classid, p.refclassid, p.refobjid, p.refobjsubid) = ('pg_class'::regclass, 'pg_class'::regclass, c.oid, a.attnum)
+    UNION ALL
+    SELECT (SELECT min(p.refobjid) FROM pg_depend AS p
+        WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass AND p.refobjsubid = 0)
+    FROM pg_attrdef AS d
+    WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND strpos(d.adbin::text, ':funcid ' || 'nextval(regclass)'::regprocedure::oid || ' ') > 0
+    UNION ALL
+    SELECT min(q.oid) FROM pg_class AS q
+    WHERE NOT a.atthasdef AND a.attidentity = '' AND cardinality(k.conkey) = 1
+      AND q.relkind = 'S' AND q.relnamespace = c.relnamespace AND NOT EXISTS (SELECT FROM pg_seclabel AS l WHERE l.objoid = q.oid AND l.provider = 'snowflake_id')
+      AND q.relname IN (left(c.relname || '_seq', 63), left(c.relname || '_' || a.attname || '_seq', 63))
+    HAVING count(*) > 0) AS s (sequence)
+WHERE (k.contype = 'p' OR k.contype = 'u' AND cardinality(k.conkey) = 1
+      AND NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conrelid = c.oid AND o.contype = 'p'))
+  AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid AND e.deptype = 'e');
+COMMENT ON VIEW _snowflake.counted_keys IS 'internal: keys that get their numbers from sequences, and the sequences';
+
 -- The worker ID of an ID.
 CREATE FUNCTION _snowflake.worker_of(id bigint) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_worker_of';
@@ -333,6 +360,13 @@ BEGIN
             'Find out which server has this worker ID. '
                 || rows_where || is_no_small || format('CASE WHEN %s > ''-infinity'' THEN %s END', instant, b.is_worker)
         FROM by_worker AS b WHERE NOT known @> b.worker_id GROUP BY b.worker_id, b.is_worker
+        UNION ALL
+        SELECT 2, 'warning', 'IDs of a sequence', NULL, NULL, NULL, NULL, s.last,
+            format('Its sequence %s continues from an ID, in numbers that other servers issue.', _snowflake.name(s.id)),
+            format('SELECT snowflake_set_default(%L, %L)', table_name, it.attname)
+        FROM (SELECT k.sequence, CASE WHEN has_sequence_privilege(k.sequence, 'SELECT, USAGE') THEN pg_sequence_last_value(k.sequence) END
+            FROM _snowflake.counted_keys AS k WHERE k.relation = snowflake_check.relation AND k.name = it.attname) AS s (id, last)
+        WHERE s.last > 1::bigint << 40
         UNION ALL
         SELECT 3, 'warning', 'worker IDs were not checked', NULL, NULL, NULL, NULL, NULL,
             format('It is not known which there are: %s.', source),

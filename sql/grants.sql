@@ -17,7 +17,7 @@ GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 
 -- Views. Those of the registry tell where servers are.
 GRANT SELECT ON
-    _snowflake.defaults, _snowflake.role_of_server, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
+    _snowflake.counted_keys, _snowflake.defaults, _snowflake.role_of_server, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
 TO PUBLIC;
 GRANT SELECT ON _snowflake.leased, snowflake_pools, snowflake_workers TO pg_monitor;
 -- It has the server connect to its registry.

@@ -683,8 +683,7 @@ BEGIN
 
         -- From here on, what does not prevent the default, but keeps rows or users from
         -- using it, or changes what users may do.
-        -- Inserting needs USAGE, setting a default does not: a table may be set up
-        -- before its users are.
+        -- Inserting needs USAGE, setting a default does not: a table may be set up before its users are.
         IF is_rebuilt THEN
             PERFORM _snowflake.distribute(relation, distribution);
             changes[1] := changes[1] || ', distributed again';

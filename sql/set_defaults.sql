@@ -145,9 +145,10 @@ BEGIN
                 CONTINUE;
             END IF;
             BEGIN
-                result := concat_ws('; ', result, _snowflake.snowflake_set_default(relation, key.name, generator, false));
+                result := concat_ws('; ', result, _snowflake.snowflake_set_default(relation, key.name, generator, false), (
+                    SELECT string_agg(w.note, '; ') FROM _snowflake.without_usage(relation, coalesce(generator, _snowflake.default_generator())) AS w (note)));
                 is_set := true;
-                severity := CASE WHEN severity = 'info' AND result LIKE '%; new rows all go to the default partition %' THEN 'warning' ELSE severity END;
+                severity := CASE WHEN severity = 'info' AND result ~ '; (new rows all go to the default partition|.* needs: GRANT USAGE) ' THEN 'warning' ELSE severity END;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);
                 severity := 'error';
@@ -169,5 +170,5 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
     'makes a generator the default of the keys of all tables of a schema; returns a row for each table: '
-    'whether a default is set now, and what was done, or why nothing was; with severity warning, a key was left alone, '
-    'and a person has to decide; with error, it could not be changed';
+    'whether a default is set now, and what was done, or why nothing was; with severity warning, a person has to decide: a key was left alone, '
+    'rows go to a default partition, or roles lack a privilege; with error, it could not be changed';

@@ -113,6 +113,9 @@ DECLARE
     trouble text;
     is_registry boolean;
     may_read boolean := has_table_privilege('_snowflake.leased', 'SELECT');
+    own_database constant oid := (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
+    off constant text := '=(off?|f|fa|fal|fals|false|no?|0)$';
+    new_keys constant boolean := '=' || coalesce(current_setting('snowflake_id.new_keys', true), 'off') !~* off;
 BEGIN
     SELECT l.* INTO library FROM _snowflake.loaded() AS l;
     IF NOT library.is_loaded THEN
@@ -143,6 +146,56 @@ BEGIN
         SELECT g.generator::text AS name, g.problem, g.refused_since, g.ahead_by, g.ahead_because, g.ends_at, g.on_rollback, g.mark_put_back_at,
             coalesce(g.ahead_by >= ahead, false) AS is_past
         FROM _snowflake.generators() AS g WHERE NOT is_standby),
+    -- For whose tables new_keys is on: it is for this session, for the database, or for the owner.
+    asking (owner) AS MATERIALIZED (
+        SELECT o.oid FROM pg_roles AS o
+        WHERE NOT is_standby AND (new_keys OR EXISTS (
+            SELECT FROM pg_db_role_setting AS s CROSS JOIN unnest(s.setconfig) AS u (given)
+            WHERE (s.setdatabase = own_database AND s.setrole IN (0, o.oid) OR s.setdatabase = 0 AND s.setrole = o.oid)
+              AND u.given ~* '^snowflake_id[.]new_keys=' AND u.given !~* off))),
+    counted AS MATERIALIZED (
+        SELECT k.*, format('%s.%I', k.table_name, k.name) AS key FROM _snowflake.counted_keys AS k WHERE NOT is_standby),
+    -- What takes a sequence for itself is not waited for. The newest 1000: each look takes a lock.
+    above AS (SELECT k.* FROM (
+            SELECT c.* FROM counted AS c
+            WHERE c.type = 'bigint'::regtype AND has_sequence_privilege(c.sequence, 'SELECT, USAGE') AND c.sequence <> ALL (ARRAY(
+                SELECT l.relation FROM pg_locks AS l WHERE l.relation IS NOT NULL AND l.database = own_database
+                    AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))
+            ORDER BY c.sequence DESC LIMIT 1000) AS k
+        WHERE pg_sequence_last_value(k.sequence) > 1::bigint << 40),
+    narrow AS (SELECT format('%s.%I', _snowflake.name(f.conrelid), a.attname) AS key,
+            format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', _snowflake.name(f.conrelid), a.attname) AS cure
+        FROM pg_constraint AS f
+        CROSS JOIN unnest(f.conkey, f.confkey) AS u (here, there)
+        JOIN pg_class AS c ON c.oid = f.conrelid
+        JOIN pg_attribute AS a ON a.attrelid = f.conrelid AND a.attnum = u.here AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype)
+        JOIN pg_attribute AS r ON r.attrelid = f.confrelid AND r.attnum = u.there AND r.atttypid = 'bigint'::regtype
+        WHERE f.contype = 'f' AND f.conparentid = 0 AND c.relowner IN (SELECT o.owner FROM asking AS o)
+          AND (EXISTS (SELECT FROM counted AS k WHERE k.relation = r.attrelid AND k.name = r.attname)
+            OR EXISTS (SELECT FROM _snowflake.default_generators(r.attrelid) AS d WHERE d.number = r.attnum))),
+    -- A generator of the same name and owner may have the label.
+    unlabelled AS (SELECT format('%s.%I', _snowflake.name(d.relation), a.attname) AS key,
+            format('SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS %L', _snowflake.name(s.sequence), coalesce((
+                SELECT min(l.label) FROM pg_seclabel AS l JOIN pg_class AS q ON q.oid = l.objoid
+                WHERE l.provider = 'snowflake_id' AND l.classoid = 'pg_class'::regclass AND q.relname = c.relname AND q.relowner = c.relowner
+                HAVING count(DISTINCT l.label) = 1), 'preset=default')) AS cure
+        FROM _snowflake.defaults AS d
+        JOIN _snowflake.defaults AS s ON s.relation = d.relation AND s.number = d.number AND s.sequence <> _snowflake.default_generator()
+        JOIN pg_class AS c ON c.oid = s.sequence
+        JOIN pg_attribute AS a ON a.attrelid = d.relation AND a.attnum = d.number
+        WHERE d.function = _snowflake.issuer(false) AND NOT is_standby AND _snowflake.label(s.sequence) IS NULL),
+    columns (place, state, item, detail, key, cure) AS (
+        SELECT 17, 'warning', 'keys', 'Keys get numbers from sequences, as they do on other servers', k.key,
+            CASE WHEN k.type = 'bigint'::regtype THEN format('SELECT * FROM snowflake_set_defaults(%L)', k.schema)
+                ELSE 'Declare integer keys as bigint, or call snowflake_convert()' END
+        FROM counted AS k WHERE k.owner IN (SELECT o.owner FROM asking AS o)
+        UNION ALL
+        SELECT 18, 'warning', 'references', 'Columns cannot hold IDs of the keys to which they refer', n.key, n.cure FROM narrow AS n
+        UNION ALL
+        SELECT 19, 'warning', 'sequences', 'Sequences of keys continue from an ID, in numbers that other servers issue', a.key,
+            format('SELECT snowflake_set_default(%L, %L)', a.table_name, a.name) FROM above AS a
+        UNION ALL
+        SELECT 20, 'critical', 'defaults', 'Defaults name sequences that are no generators, so INSERTs fail', u.key, u.cure FROM unlabelled AS u),
     found (place, state, item, detail, hint) AS (
         SELECT 1, CASE WHEN library.version = installed THEN 'ok' ELSE 'warning' END, 'library',
             CASE WHEN library.version = installed THEN format('Version %s is loaded.', installed)
@@ -276,10 +329,15 @@ BEGIN
         UNION ALL
         SELECT 13, 'warning', 'etcd', library.grown, 'Compact and defragment etcd, and then disarm its alarm. '
             'Start its members with --auto-compaction-retention=1h.'
-        WHERE library.grown IS NOT NULL AND NOT is_standby)
+        WHERE library.grown IS NOT NULL AND NOT is_standby
+        UNION ALL
+        SELECT c.place, c.state, c.item, format('%s, %s in all: %s.', c.detail, count(*), array_to_string((array_agg(c.key ORDER BY c.key))[:5], ', ')
+                || CASE WHEN count(*) > 5 THEN ', ...' ELSE '' END),
+            array_to_string((array_agg(DISTINCT c.cure ORDER BY c.cure DESC))[:5], '; ')
+        FROM columns AS c GROUP BY c.place, c.state, c.item, c.detail)
     SELECT f.state, f.item, f.detail, f.hint, CASE WHEN f.state <> 'ok' THEN 'docs/operations.md#' || CASE WHEN is_standby AND f.place = 2
         THEN 'standby' ELSE (ARRAY['version', 'no-worker-id', 'lease', CASE WHEN library.keeper_runs THEN 'registry' ELSE 'keeper' END, 'refused', 'problem', 'refused', 'ahead', 'layout-ends',
-            NULL, 'horizon', 'few-worker-ids', 'etcd-grown', 'setval', 'own-registry', 'clocks'])[f.place] END END
+            NULL, 'horizon', 'few-worker-ids', 'etcd-grown', 'setval', 'own-registry', 'clocks', 'new-keys', 'new-keys', 'continued', 'no-label'])[f.place] END END
     FROM found AS f
     ORDER BY array_position(ARRAY['critical', 'warning', 'ok'], f.state), f.place, f.item;
 END

@@ -11,7 +11,7 @@ use super::error::{self, Error};
 use super::session_generator::{Purpose, SessionGenerator};
 use super::shmem::{self, Shared, SlotKey};
 use super::tx_holds;
-use super::{issue, session};
+use super::{issue, os_clock, session};
 use snowflake_core::horizon::{BEGINNING, InsertError};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
 use snowflake_core::protocol::slot::Slot;
@@ -77,6 +77,15 @@ pub fn insert(entry: &'static SessionGenerator, id: i64) -> Result<(), Error> {
     if slot.horizon().announced() == BEGINNING {
         // Nobody has used the generator since the server started.
         slot = issue::advance_to_now(entry)?.0;
+    }
+    // No reader gets a row of the far future. A generator may be ahead of the clock itself.
+    let reached = slot.live().cursor().position();
+    let reached = layout.instant_of(layout.tick_of(reached));
+    let by = at.since(os_clock::wall().millis().max(reached));
+    let generator = described.generator;
+    let limit = generator.within(generator.policy.max_observe).max_borrow();
+    if by > limit {
+        return Err(error::no_horizon::future(&entry.name(), id, by, limit));
     }
     let inserted = tx_holds::insert(shared, entry.key(), at, slot.horizon());
     inserted.map_err(|why| match why {

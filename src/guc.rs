@@ -65,7 +65,7 @@ pub fn define() {
         GucRegistry::define_string_guc_with_hooks(
             WORKER_ID_NAME,
             c"Worker ID of this server, or where it comes from; no other server may have the same.",
-            c"A number; 'hostname': the number after the last hyphen of the host name; 'env NAME': a variable of the server's environment. Empty means not set.",
+            c"A number; 'hostname': the number that ends the host name, as in shop-3; 'env NAME': a variable of the server's environment. Empty means not set.",
             &WORKER_ID,
             GucContext::Postmaster,
             GucFlags::empty(),
@@ -382,10 +382,9 @@ pub fn worker() -> (Option<WorkerId>, Source) {
             Some(Wanted::Number(worker)) => return (Some(worker), Source::Setting),
             Some(Wanted::Hostname) => {
                 let host = start_file::host_name();
-                let name = host.split('.').next().unwrap_or_default();
-                let (_, number) = name.rsplit_once('-').unwrap_or_default();
+                let number = ordinal_in(&host).unwrap_or_default().to_string();
                 let what = format!("The host name is \"{host}\"");
-                (number.to_string(), Source::Hostname, what)
+                (number, Source::Hostname, what)
             }
             Some(Wanted::Env(name)) => {
                 let value = std::env::var(&name).unwrap_or_default();
@@ -401,6 +400,20 @@ pub fn worker() -> (Option<WorkerId>, Source) {
         }
         (worker, source)
     })
+}
+
+/// The number that ends the first part of a host name, after a hyphen, if it may count servers: not
+/// more than five digits, which are a date or the number of a virtual machine, and not more than one
+/// number before it, as in pg-15-0. More are an address, whose last number is in each subnet.
+fn ordinal_in(host: &str) -> Option<&str> {
+    let name = host.split('.').next().unwrap_or_default();
+    let is_number =
+        |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers: Vec<_> = name.rsplit('-').take_while(is_number).collect();
+    let has_name = name.split('-').count() > numbers.len();
+    let is_short = numbers.iter().all(|it| it.len() <= 5);
+    let last = numbers.first().copied();
+    last.filter(|_| has_name && is_short && numbers.len() <= 2)
 }
 
 /// The worker ID of the settings.

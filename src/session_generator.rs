@@ -559,13 +559,11 @@ impl SessionGenerator {
         if label.is_some() {
             return Ok(label);
         }
-        // A sequence with a generator's bounds has lost its label.
-        Err(match catalog::sequence_form(self.relation()) {
-            Ok(form) if form.seqincrement == catalog::STEP => {
-                error::unlabelled(&self.name(), catalog::has_extension(c"citus"))
-            }
-            _ => error::not_a_generator(&self.name()),
-        })
+        // One with a generator's bounds may have lost its label where Citus has copied it.
+        let has_bounds = catalog::sequence_form(self.relation())
+            .is_ok_and(|form| form.seqincrement == catalog::STEP);
+        let is_of_citus = has_bounds && catalog::has_extension(c"citus");
+        Err(error::unlabelled(&self.name(), is_of_citus))
     }
 
     /// Runs `f` under a lock that excludes drops and rewrites of the relation, and is

@@ -4,6 +4,7 @@
 use std::ffi::c_char;
 use std::ptr::NonNull;
 
+use pgrx::datum::FromDatum;
 use pgrx::{PgList, pg_sys};
 
 use crate::{catalog, compat, encoding};
@@ -67,9 +68,7 @@ impl Dependent {
         if self.class != pg_sys::AttrDefaultRelationId {
             return None;
         }
-        // SAFETY: a catalog look-up, in a transaction.
-        let column = unsafe { pg_sys::GetAttrDefaultColumnAddress(self.object) };
-        Some((column.objectId, i16::try_from(column.objectSubId).ok()?))
+        column_of_default(self.object)
     }
 
     /// The name of the CHECK constraint that this is.
@@ -81,6 +80,20 @@ impl Dependent {
         let name = Some(quoted(row.conname.data.as_ptr()));
         name.filter(|_| compat::byte(row.contype) == pg_sys::CONSTRAINT_CHECK)
     }
+}
+
+/// The column whose default this is.
+pub fn column_of_default(default: pg_sys::Oid) -> Option<(pg_sys::Oid, i16)> {
+    // SAFETY: a catalog look-up, in a transaction.
+    let column = unsafe { pg_sys::GetAttrDefaultColumnAddress(default) };
+    Some((column.objectId, i16::try_from(column.objectSubId).ok()?))
+}
+
+/// The columns of the primary key of the table that has a constraint.
+pub fn key_beside(oid: pg_sys::Oid) -> Vec<(pg_sys::Oid, i16)> {
+    let table = constraint(oid).map_or(pg_sys::InvalidOid, |row| row.conrelid);
+    let columns = primary_key(table).0.into_iter();
+    columns.map(|column| (table, column)).collect()
 }
 
 fn constraint(oid: pg_sys::Oid) -> Option<pg_sys::FormData_pg_constraint> {
@@ -247,18 +260,61 @@ pub fn issuer(extension: pg_sys::Oid, of_default: bool) -> Option<pg_sys::Oid> {
     (owner == extension).then_some(found)
 }
 
+/// Whether a function of an extension issues IDs.
+pub fn is_issuer(extension: pg_sys::Oid, function: pg_sys::Oid) -> bool {
+    [true, false]
+        .into_iter()
+        .any(|of_default| issuer(extension, of_default) == Some(function))
+}
+
+/// The default of a column that exists, without the casts to its type; a copy, in the memory of the
+/// command.
+fn default_of(table: pg_sys::Oid, column: i16) -> Option<&'static pg_sys::Node> {
+    // SAFETY: the relation is open. Nothing is evaluated.
+    let node = catalog::with_relation(table, |relation| unsafe {
+        pg_sys::strip_implicit_coercions(pg_sys::build_column_default(relation, column.into()))
+    })?;
+    // SAFETY: NULL, or a node.
+    unsafe { node.as_ref() }
+}
+
+/// A node of this kind, if it is one.
+fn node_as<T>(node: &pg_sys::Node, tag: pg_sys::NodeTag) -> Option<&T> {
+    // SAFETY: a node is what its tag says.
+    (node.type_ == tag).then(|| unsafe { &*std::ptr::from_ref(node).cast() })
+}
+
 /// The function that the default of a column calls.
 pub fn default_function(table: pg_sys::Oid, column: i16) -> Option<pg_sys::Oid> {
-    catalog::with_relation(table, |relation| {
-        // SAFETY: the relation is open; a node is what its tag says. Nothing is evaluated.
-        unsafe {
-            let node = pg_sys::build_column_default(relation, column.into()).as_ref()?;
-            let is_call = node.type_ == pg_sys::NodeTag::T_FuncExpr;
-            let call = std::ptr::from_ref(node).cast::<pg_sys::FuncExpr>();
-            is_call.then(|| (*call).funcid)
-        }
-    })
-    .flatten()
+    let node = default_of(table, column)?;
+    node_as(node, pg_sys::NodeTag::T_FuncExpr).map(|call: &pg_sys::FuncExpr| call.funcid)
+}
+
+/// The sequence from which a column gets its numbers, by an identity or a default; no valid one if
+/// the default finds it by a text.
+pub fn numbers_from(table: pg_sys::Oid, column: i16) -> Option<pg_sys::Oid> {
+    use pg_sys::NodeTag::{T_Const, T_FuncExpr, T_NextValueExpr};
+    let node = default_of(table, column)?;
+    if let Some(identity) = node_as::<pg_sys::NextValueExpr>(node, T_NextValueExpr) {
+        return Some(identity.seqid);
+    }
+    let call: &pg_sys::FuncExpr = node_as(node, T_FuncExpr)?;
+    // SAFETY: the arguments of a call are a list of nodes; a regclass is an OID.
+    let given = unsafe {
+        let argument = PgList::<pg_sys::Node>::from_pg(call.args).get_ptr(0);
+        let argument = argument.and_then(|it| node_as::<pg_sys::Const>(&*it, T_Const));
+        argument.and_then(|it| pg_sys::Oid::from_datum(it.constvalue, it.constisnull))
+    };
+    let is_nextval = call.funcid == pg_sys::F_NEXTVAL.into();
+    is_nextval.then(|| given.unwrap_or(pg_sys::InvalidOid))
+}
+
+/// The type of a column that exists, if it is not bigint.
+pub fn type_but_bigint(table: pg_sys::Oid, column: i16) -> Option<String> {
+    let type_ = attribute(table, column)?.atttypid;
+    // SAFETY: a catalog look-up; returns a NUL-terminated text.
+    let name = || unsafe { encoding::read(pg_sys::format_type_be(type_)) };
+    (type_ != pg_sys::INT8OID).then(|| name().unwrap_or_default())
 }
 
 /// The columns of a foreign key with those that they refer to; none if the constraint is another

@@ -1,14 +1,16 @@
 //! `snowflake_id.new_keys`: keys of new tables get snowflake IDs by themselves, so that nobody has to
 //! change a model or a migration.
 //!
-//! While a CREATE TABLE, ALTER TABLE or CREATE SCHEMA runs, the relations and constraints that it
-//! makes are noted by their OIDs ([`note`]). After it, each key that it has made together with the
-//! sequence of its column gets a default in its place:
+//! While a CREATE TABLE, ALTER TABLE or CREATE SCHEMA runs, the relations, constraints and defaults
+//! that it makes are noted by their OIDs ([`note`]), and the defaults that it drops
+//! ([`note_drop`]). After it, each key whose sequence it has made gets a default in its place:
 //!
 //! 1. Where the setting is off, nothing is noted, and nothing else is done.
-//! 2. A key is touched only if this command has made both the primary key and the sequence that its
-//!    column owns. pg_dump makes them by separate commands, and so does pg_upgrade: their setval()
-//!    finds its sequence. So nothing that was there before changes.
+//! 2. A key is touched only if this command has made the sequence that its column owns, and the
+//!    primary key is there. pg_dump makes the sequence before the key, by separate commands, and so
+//!    does pg_upgrade: their setval() finds its sequence. Nothing that was there before changes.
+//!    Every other key that the command leaves with numbers of a sequence, or without the default
+//!    that gave it IDs, is told: nobody sees later that a second server repeats its numbers.
 //! 3. Nothing is looked up by a name that this command did not resolve, nothing is evaluated, and no
 //!    statement is run: the catalogs are changed by PostgreSQL's own functions, for objects by their
 //!    OIDs. So no code of others runs, whoever owns the table or the database.
@@ -24,6 +26,7 @@
 //! taken for off.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Once;
 
@@ -46,6 +49,10 @@ struct Frame {
     /// Columns that it has added to tables.
     columns: Vec<(pg_sys::Oid, i16)>,
     constraints: Vec<pg_sys::Oid>,
+    /// Columns to which it has given a default.
+    defaults: Vec<(pg_sys::Oid, i16)>,
+    /// Columns whose default it has dropped, with the function that the default called.
+    dropped: Vec<((pg_sys::Oid, i16), pg_sys::Oid)>,
     /// Its tables may have had rows before.
     alters: bool,
 }
@@ -71,8 +78,27 @@ pub fn note(class: pg_sys::Oid, object: pg_sys::Oid, part: c_int) {
             }
         } else if class == pg_sys::ConstraintRelationId {
             frame.constraints.push(object);
+        } else if class == pg_sys::AttrDefaultRelationId
+            && let Ok(column) = i16::try_from(part)
+        {
+            frame.defaults.push((object, column));
         }
     });
+}
+
+/// Called before the default of a column is dropped, also where another one takes its place.
+pub fn note_drop(default: pg_sys::Oid) -> Result<(), Error> {
+    let is_noted = |frame: &Frame| frame.wanted.is_some();
+    if !FRAMES.with_borrow(|frames| frames.last().is_some_and(is_noted)) {
+        return Ok(());
+    }
+    let called = keys::column_of_default(default)
+        .and_then(|place| Some((place, keys::default_function(place.0, place.1)?)));
+    FRAMES.with_borrow_mut(|frames| {
+        let dropped = frames.last_mut().map(|frame| &mut frame.dropped);
+        dropped.into_iter().for_each(|it| it.extend(called));
+    });
+    Ok(())
 }
 
 /// The part before a command: whether its notes are taken, or those of the command around it are
@@ -115,6 +141,8 @@ pub unsafe fn begin(
                 relations: Vec::new(),
                 columns: Vec::new(),
                 constraints: Vec::new(),
+                defaults: Vec::new(),
+                dropped: Vec::new(),
                 alters: tag == T_AlterTableStmt,
             });
         }
@@ -168,7 +196,8 @@ pub fn finish() -> Result<(), Error> {
     let Some(wanted) = &frame.wanted else {
         return Ok(());
     };
-    if frame.relations.is_empty() && frame.constraints.is_empty() {
+    let columns = frame.columns_with_keys();
+    if columns.is_empty() && frame.constraints.is_empty() {
         return Ok(());
     }
     // SAFETY: in a transaction.
@@ -177,25 +206,29 @@ pub fn finish() -> Result<(), Error> {
     let Some(extension) = guard::keep()? else {
         return Ok(());
     };
-    let sequences = frame.relations.iter().copied();
-    let sequences = sequences.filter(|it| catalog::kind(*it) == pg_sys::RELKIND_SEQUENCE);
-    let keys: Vec<_> = sequences.filter_map(|it| Key::of(it, &frame)).collect();
+    let keys = columns.into_iter();
+    let keys: Vec<_> = keys
+        .filter_map(|it| Key::of(it, &frame, extension))
+        .collect();
     if !keys.is_empty() {
         let source = Source::find(wanted, extension);
         let mut is_done = false;
         for key in keys {
             let name = key.name();
-            let sequence = catalog::qualified_name(key.sequence);
+            let sequence = key.sequence.map(catalog::qualified_name);
+            let from = sequence
+                .as_ref()
+                .map_or("a sequence".to_string(), |it| format!("sequence {it}"));
             match key.obstacle(&frame, &source)? {
                 Some(why) => {
                     let named = source.as_ref().ok().and_then(Source::name);
                     let table = key.table_name();
-                    messages::left(&name, &table, &sequence, named.as_deref(), &why).warning();
+                    messages::left(&name, &table, &from, named.as_deref(), &why).warning();
                 }
                 None => {
                     let source = source.as_ref().map_err(|_| error::extension_is_gone())?;
                     key.change(&frame, source)?;
-                    messages::changed(&name, &source.text(), &sequence, key.identity).notice();
+                    messages::changed(&name, &source.text(), &from, key.identity).notice();
                     is_done = true;
                 }
             }
@@ -206,38 +239,79 @@ pub fn finish() -> Result<(), Error> {
             source.entry.warn_if_not_ready()?;
         }
     }
-    warn_of_small_references(&frame.constraints, extension);
+    warn_of_small_references(&frame, extension);
     Ok(())
 }
 
-/// A key and its sequence, both of which a command has made.
+impl Frame {
+    /// The columns that may be keys whose numbers this command decides: those that own a sequence of
+    /// its, are in a primary key of its, or have got or lost a default.
+    fn columns_with_keys(&self) -> Vec<(pg_sys::Oid, i16)> {
+        let sequences = self.relations.iter().copied();
+        let sequences = sequences.filter(|it| catalog::kind(*it) == pg_sys::RELKIND_SEQUENCE);
+        let keys = self.constraints.iter().copied();
+        let keys = keys.flat_map(keys::key_beside);
+        let mut found: Vec<_> = sequences.filter_map(keys::owned_by).chain(keys).collect();
+        found.extend(&self.defaults);
+        found.extend(self.dropped.iter().map(|it| it.0));
+        let mut seen = BTreeSet::new();
+        found.retain(|column| seen.insert((column.0.to_u32(), column.1)));
+        found
+    }
+}
+
+/// A key whose numbers a command decides.
 struct Key {
-    sequence: pg_sys::Oid,
+    /// Where they come from; `None` if that is not known, or nowhere.
+    sequence: Option<pg_sys::Oid>,
     table: pg_sys::Oid,
     column: i16,
-    type_: pg_sys::Oid,
     /// As pg_attribute has it: 0 for none.
     identity: u8,
+    /// It had a default that issues IDs before the command.
+    had_ids: bool,
+    /// What is against IDs whatever the table is like.
+    why: Option<messages::Why>,
 }
 
 impl Key {
-    fn of(sequence: pg_sys::Oid, frame: &Frame) -> Option<Self> {
-        let (table, column) = keys::owned_by(sequence)?;
-        let attribute = keys::attribute(table, column)?;
-        let is_own = attribute.attinhcount == 0
-            && catalog::persistence(table) != pg_sys::RELPERSISTENCE_TEMP;
-        let is_counted = [pg_sys::INT8OID, pg_sys::INT4OID].contains(&attribute.atttypid);
+    fn of(place: (pg_sys::Oid, i16), frame: &Frame, extension: pg_sys::Oid) -> Option<Self> {
+        let (table, column) = place;
         let (columns, constraint) = keys::primary_key(table);
-        let is_key = columns == [column] && frame.constraints.contains(&constraint);
-        // The command may give the column another default than its sequence.
-        let identity = compat::byte(attribute.attidentity);
-        let draws = identity != 0 || keys::users(sequence).contains(&Some((table, column)));
-        (is_own && is_counted && is_key && draws).then_some(Self {
+        if columns != [column]
+            || keys::is_partition(table)
+            || catalog::persistence(table) == pg_sys::RELPERSISTENCE_TEMP
+        {
+            return None;
+        }
+        let attribute = keys::attribute(table, column)?;
+        let mut dropped = frame.dropped.iter();
+        let before = dropped.find(|it| it.0 == place).map(|it| it.1);
+        let had_ids = before.is_some_and(|function| keys::is_issuer(extension, function));
+        let found = keys::numbers_from(table, column);
+        let sequence = found.and_then(catalog::valid);
+        let is_made = sequence
+            .is_some_and(|it| frame.relations.contains(&it) && keys::owned_by(it) == Some(place));
+        // A change of the type makes the default and the key again.
+        let is_as_before = before == Some(pg_sys::F_NEXTVAL.into());
+        let is_new = frame.constraints.contains(&constraint) || frame.defaults.contains(&place);
+        let is_told = match found {
+            // What another function does, nobody knows.
+            None => had_ids && keys::default_function(table, column).is_none(),
+            Some(_) => is_made || is_new && !is_as_before,
+        };
+        is_told.then_some(Self {
             sequence,
             table,
             column,
-            type_: attribute.atttypid,
-            identity,
+            identity: compat::byte(attribute.attidentity),
+            had_ids,
+            why: match keys::type_but_bigint(table, column) {
+                _ if found.is_none() => Some(messages::Why::Dropped),
+                None if is_made => None,
+                None => Some(messages::Why::Apart),
+                Some(type_) => Some(messages::Why::Type(type_)),
+            },
         })
     }
 
@@ -275,10 +349,10 @@ impl Key {
         source: &Result<Source, messages::Why>,
     ) -> Result<Option<messages::Why>, Error> {
         use messages::Why;
-        if self.type_ == pg_sys::INT4OID {
-            return Ok(Some(Why::Integer));
-        }
-        let form = catalog::sequence_form(self.sequence)?;
+        let (None, Some(sequence)) = (&self.why, self.sequence) else {
+            return Ok(self.why.clone());
+        };
+        let form = catalog::sequence_form(sequence)?;
         let numbers = (form.seqstart, form.seqincrement, form.seqmin, form.seqmax);
         if numbers != (1, 1, 1, i64::MAX) || form.seqcycle {
             return Ok(Some(Why::Options));
@@ -299,14 +373,15 @@ impl Key {
                 }
             }
         }
-        let users = keys::users(self.sequence);
+        let users = keys::users(sequence);
         if users
             .iter()
             .any(|user| user.is_none_or(|user| !family.contains(&user)))
         {
             return Ok(Some(Why::Shared));
         }
-        if frame.alters && family.iter().any(|(table, _)| keys::has_blocks(*table)) {
+        if frame.alters && !self.had_ids && family.iter().any(|(table, _)| keys::has_blocks(*table))
+        {
             return Ok(Some(Why::Rows));
         }
         let owner = catalog::owner_of(self.table).unwrap_or(pg_sys::InvalidOid);
@@ -324,7 +399,7 @@ impl Key {
     /// partitions and child tables that this command has made, and have no default or value
     /// of their own.
     fn targets(&self, frame: &Frame) -> Vec<(pg_sys::Oid, i16)> {
-        let users = keys::users(self.sequence);
+        let users = self.sequence.map(keys::users).unwrap_or_default();
         let is_made = |(table, column): (pg_sys::Oid, i16)| {
             let is_new =
                 frame.relations.contains(&table) || frame.columns.contains(&(table, column));
@@ -365,10 +440,12 @@ impl Key {
                 });
             }
         }
-        if self.identity == 0 {
+        if self.identity == 0
+            && let Some(sequence) = self.sequence
+        {
             let sequence = pg_sys::ObjectAddress {
                 classId: pg_sys::RelationRelationId,
-                objectId: self.sequence,
+                objectId: sequence,
                 objectSubId: 0,
             };
             // SAFETY: in a transaction. Whatever else uses the sequence stops this.
@@ -528,17 +605,23 @@ fn sequence(schema: &CStr, name: &CStr) -> Option<pg_sys::Oid> {
 
 /// Warns of columns that refer to keys with IDs, by foreign keys that a command has made, and cannot
 /// hold them.
-fn warn_of_small_references(constraints: &[pg_sys::Oid], extension: pg_sys::Oid) {
-    let mut found: Vec<_> = constraints
+fn warn_of_small_references(frame: &Frame, extension: pg_sys::Oid) {
+    let mut found: Vec<_> = frame
+        .constraints
         .iter()
         .flat_map(|constraint| keys::foreign_key(*constraint))
         .filter_map(|(table, column, referred, key)| {
             let type_ = keys::attribute(table, column)?.atttypid;
             let is_small = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&type_);
-            let function = keys::default_function(referred, key)?;
-            let is_ours = [true, false]
-                .into_iter()
-                .any(|of_default| keys::issuer(extension, of_default) == Some(function));
+            let function = keys::default_function(referred, key);
+            let has_ids = function.is_some_and(|it| keys::is_issuer(extension, it));
+            // One that gets numbers of a sequence can get IDs later. A change of its type makes the
+            // foreign keys of other tables again, whose columns may follow.
+            let is_made_again = frame.alters
+                && table != referred
+                && frame.constraints.contains(&keys::primary_key(referred).1);
+            let can_have = keys::type_but_bigint(referred, key).is_none()
+                && keys::numbers_from(referred, key).is_some();
             let refers_to = || {
                 let (table, column) = (
                     catalog::qualified_name(referred),
@@ -546,7 +629,7 @@ fn warn_of_small_references(constraints: &[pg_sys::Oid], extension: pg_sys::Oid)
                 );
                 format!("{table}.{column}")
             };
-            (is_small && is_ours).then(|| {
+            (is_small && (has_ids || can_have && !is_made_again)).then(|| {
                 let (table, column) = (
                     catalog::qualified_name(table),
                     keys::column_name(table, column),

@@ -92,9 +92,9 @@ pub fn unlabelled(name: &str, has_citus: bool) -> Error {
         )
     } else {
         format!(
-            "If a dump was restored without security labels, do not drop the sequence, since its \
-             mark may be there. Put the label back: SECURITY LABEL FOR snowflake_id ON SEQUENCE \
-             {name} IS ..."
+            "If it is to be one, do not drop it, since its mark may be there. Its owner can give it the \
+             label that it had, or that of the generator of which it is a copy (pg_seclabels), as in: \
+             SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS 'preset=default'"
         )
     };
     wrong_kind(format!("{name} is not a generator: it has no label")).hint(hint)

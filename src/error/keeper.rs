@@ -231,8 +231,9 @@ pub fn no_number(value: &str, what: &str) -> Error {
         i32::MAX
     ))
     .hint(
-        "'hostname' is for host names that end in \"-\" and a number, 'env NAME' for a variable of \
-         the server's environment that is a number. Or set the number itself.",
+        "'hostname' is for host names such as shop-3, which count the servers: what ends in an \
+         address, a date, or a number of more than 5 digits is taken for none. 'env NAME' is for a \
+         variable of the server's environment that is a number. Or set the number itself.",
     )
 }
 

@@ -8,7 +8,12 @@ use super::{Code, Error};
 /// Why a key stays as it is. Names are as in SQL.
 #[derive(Clone)]
 pub enum Why {
-    Integer,
+    /// Of this type, which is not bigint.
+    Type(String),
+    /// The command takes the default that issued IDs, and gives it no numbers.
+    Dropped,
+    /// The command has not made the sequence for it.
+    Apart,
     /// Its sequence has a start, an increment, bounds or a cycle of its own.
     Options,
     /// The table, or a part of it, is partitioned by ranges or lists of it.
@@ -30,7 +35,13 @@ pub enum Why {
 }
 
 /// A key that gets no IDs, of the default generator or of one that is named.
-pub fn left(key: &str, table: &str, sequence: &str, generator: Option<&str>, why: &Why) -> Error {
+pub fn left(
+    key: &str,
+    table: &str,
+    numbers_from: &str,
+    generator: Option<&str>,
+    why: &Why,
+) -> Error {
     let generator = generator.map(|name| format!(", generator => {}", quote_literal(name)));
     let call = format!(
         "snowflake_set_default({}{})",
@@ -38,9 +49,17 @@ pub fn left(key: &str, table: &str, sequence: &str, generator: Option<&str>, why
         generator.unwrap_or_default()
     );
     let (detail, hint) = match why {
-        Why::Integer => (
-            "It is of type integer, which cannot hold them.".to_string(),
+        Why::Type(type_) => (
+            format!("It is of type {type_}, not bigint."),
             "Declare it as bigint in the model or the migration.".to_string(),
+        ),
+        Why::Dropped => (
+            "The command takes away its default, which issued them.".to_string(),
+            format!("If that was not meant, call {call}."),
+        ),
+        Why::Apart => (
+            "The command does not make its sequence, which may have given numbers.".to_string(),
+            format!("For new rows, call {call}."),
         ),
         Why::Options => (
             "Its sequence has options of its own, such as START WITH or INCREMENT BY.".to_string(),
@@ -84,19 +103,23 @@ pub fn left(key: &str, table: &str, sequence: &str, generator: Option<&str>, why
             format!("Grant what is missing, and let the owner of the table call {call}."),
         ),
     };
+    let numbers = match why {
+        Why::Dropped => "Each row has to give the key.".to_string(),
+        _ => format!(
+            "The key's numbers come from {numbers_from}: another server issues the same ones."
+        ),
+    };
     ERRCODE_WARNING
         .error(format!("key {key} gets no snowflake IDs"))
-        .detail(format!(
-            "{detail} The key's numbers come from sequence {sequence}: another server issues the same ones."
-        ))
+        .detail(format!("{detail} {numbers}"))
         .hint(hint)
 }
 
 /// A key that has got a default. Its identity is as in pg_attribute, 0 for none.
-pub fn changed(key: &str, default: &str, sequence: &str, identity: u8) -> Error {
+pub fn changed(key: &str, default: &str, numbers_from: &str, identity: u8) -> Error {
     let before = match identity {
-        0 => format!("sequence {sequence}"),
-        _ => "an identity".to_string(),
+        0 => numbers_from,
+        _ => "an identity",
     };
     let always = match identity {
         b'a' => {

@@ -5,8 +5,9 @@ use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_ready, not_supported};
 use crate::time::display;
-use snowflake_core::id::UnixMillis;
 use snowflake_core::id::layout::{Layout, OrderError};
+use snowflake_core::id::{Millis, UnixMillis};
+use snowflake_core::label::duration::{as_set, exact};
 use snowflake_core::label::excerpt::excerpt;
 use snowflake_core::label::generator::Descent;
 
@@ -86,6 +87,18 @@ pub fn past(name: &str, id: i64, announced: UnixMillis, layout: Layout) -> Error
         "Take a new ID for the row, in the transaction that inserts it. For a row that exists, \
          use UPDATE before INSERT ... ON CONFLICT, and do not move it to another partition.",
     )
+}
+
+pub fn future(name: &str, id: i64, by: Millis, limit: Millis) -> Error {
+    let (by, limit) = (exact(by), as_set(limit));
+    ERRCODE_DATETIME_FIELD_OVERFLOW
+        .error(format!(
+            "ID {id} is {by} ahead of the clock of generator {name}"
+        ))
+        .detail(format!(
+            "It may be {limit} ahead, by max_observe of the generator. Readers would not get the row before."
+        ))
+        .hint("Check the clocks of this server and of the one that issued the ID, or take a new ID.")
 }
 
 pub fn no_place() -> Error {

@@ -178,6 +178,21 @@ run_rust() {
     done
 }
 
+# Doctrine and Laravel's part for databases are packages of Debian.
+run_php() {
+    local language=php path
+    if ! php -m 2> /dev/null | grep -q pdo_pgsql || [ ! -e /usr/share/php/Doctrine/ORM/autoload.php ] || [ ! -e /usr/share/php/Illuminate/Database/autoload.php ]; then
+        debian php-cli php-pgsql php-doctrine-orm php-illuminate-database
+    fi
+    if [ ! -e /usr/share/php/Doctrine/ORM/autoload.php ] || [ ! -e /usr/share/php/Illuminate/Database/autoload.php ]; then
+        skip php 'Doctrine or Eloquent is missing (Debian: php-cli, php-pgsql, php-doctrine-orm, php-illuminate-database)'
+        return
+    fi
+    for path in "$top"/tests/orms/php/*.php; do
+        RECIPES=$recipes run_test "$(basename "$path" .php)" php -d error_reporting='E_ALL & ~E_DEPRECATED' "$path"
+    done
+}
+
 run_ruby() {
     local language=ruby path
     have_ruby ruby || return 0

@@ -4,7 +4,7 @@
 use strict;
 use warnings;
 
-my %suffix = (python => 'py', js => 'mjs', ts => 'ts', java => 'java', rust => 'rs', ruby => 'rb', prisma => 'prisma', sql => 'sql');
+my %suffix = (python => 'py', js => 'mjs', ts => 'ts', java => 'java', rust => 'rs', ruby => 'rb', php => 'php', prisma => 'prisma', sql => 'sql');
 my ($page, $folder) = @ARGV;
 open my $in, '<', $page or die "$page: $!\n";
 my ($name, $language, %text);

@@ -151,12 +151,35 @@ ALTER TABLE dumped ADD CONSTRAINT dumped_pkey PRIMARY KEY (id);
 CREATE TABLE dumped_2 (id bigint NOT NULL);
 ALTER TABLE dumped_2 ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY;
 ALTER TABLE dumped_2 ADD CONSTRAINT dumped_2_pkey PRIMARY KEY (id);
+-- Dumps make the key last.
 CREATE TABLE dumped_3 (id bigint PRIMARY KEY);
 ALTER TABLE dumped_3 ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY;
 COMMIT;
 CREATE TABLE dumped_4 (id bigint PRIMARY KEY);
 ALTER TABLE dumped_4 ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY;
 SELECT * FROM keys('has_rows', 'dumped', 'dumped_2', 'dumped_3', 'dumped_4');
+-- Keys that had IDs: a command that makes a sequence in the place of the default keeps them, also with rows.
+CREATE TABLE had_ids (id bigserial PRIMARY KEY, note text);
+INSERT INTO had_ids (note) VALUES ('a');
+ALTER TABLE had_ids ALTER id DROP DEFAULT, ALTER id ADD GENERATED ALWAYS AS IDENTITY;
+SELECT * FROM keys('had_ids');
+-- Two commands are told of.
+ALTER TABLE had_ids ALTER id DROP DEFAULT;
+ALTER TABLE had_ids ALTER id ADD GENERATED ALWAYS AS IDENTITY;
+CREATE SEQUENCE back;
+CREATE TABLE set_back (id bigserial PRIMARY KEY);
+ALTER TABLE set_back ALTER id SET DEFAULT nextval('back');
+ALTER TABLE set_back ALTER id SET DEFAULT snowflake_nextval();
+ALTER TABLE set_back ALTER id SET DEFAULT snowflake_nextval('snowflake_default');
+ALTER TABLE set_back ALTER id SET DEFAULT abs(42);
+ALTER TABLE set_back ALTER id SET DEFAULT snowflake_nextval();
+ALTER TABLE set_back ALTER id SET DEFAULT 5;
+ALTER TABLE set_back ALTER id SET DEFAULT nextval('back'::text);
+SELECT * FROM keys('had_ids', 'set_back');
+-- Other commands say nothing.
+ALTER TABLE set_back ALTER id SET DEFAULT 5, ADD COLUMN note text DEFAULT 'a', ADD UNIQUE (note), ADD COLUMN gone bigint DEFAULT snowflake_nextval();
+ALTER TABLE set_back DROP COLUMN gone, ALTER note TYPE varchar(10);
+DROP TABLE set_back;
 -- A sequence that another column uses too.
 CREATE TABLE used_twice (id bigserial PRIMARY KEY, grid bigint DEFAULT nextval('used_twice_id_seq'));
 SELECT * FROM keys('used_twice');
@@ -193,6 +216,10 @@ CREATE TABLE refers (id bigserial PRIMARY KEY, parent_id integer REFERENCES refe
 ALTER TABLE no_key ADD COLUMN serials_id integer CONSTRAINT no_key_fkey REFERENCES serials;
 CREATE TABLE refers_to_parts (parts_id integer REFERENCES parts_2);
 SELECT * FROM keys('integers', 'integers_2', 'refers');
+-- A change of the type leaves the sequence, and keys of other tables that may follow.
+CREATE TABLE refers_to_integers (integers_id integer REFERENCES integers);
+ALTER TABLE integers ALTER id TYPE bigint;
+CREATE TABLE refers_to_a_sequence (integers_id integer REFERENCES integers, bigint_id bigint REFERENCES integers);
 
 SET client_min_messages = warning;
 DROP SCHEMA nk, of_all, of_parts, of_subparts, of_two CASCADE;

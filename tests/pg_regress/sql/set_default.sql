@@ -349,9 +349,10 @@ CREATE TABLE tells (id telling PRIMARY KEY);
 ALTER TABLE tells OWNER TO regress_column_owner;
 SELECT snowflake_set_default('tells');
 SELECT current_user = session_user AS myself_again;
--- An owner who may not use the generator gets a notice.
+-- Roles that insert rows and may not use the generator are named: the owner, and others, also of a column.
 REVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC;
-CREATE TABLE told (id bigint PRIMARY KEY);
+CREATE TABLE told (id bigint PRIMARY KEY, note text);
+GRANT SELECT ON told TO PUBLIC;
 ALTER TABLE told OWNER TO regress_column_owner;
 SET ROLE regress_column_owner;
 SELECT snowflake_set_default('told');
@@ -359,6 +360,17 @@ SELECT snowflake_set_default('told');
 INSERT INTO told DEFAULT VALUES;
 \set VERBOSITY default
 RESET ROLE;
+CREATE SCHEMA d_told;
+CREATE TABLE d_told.others (id bigint PRIMARY KEY, note text);
+GRANT INSERT (note) ON d_told.others TO PUBLIC;
+GRANT INSERT ON d_told.others TO regress_column_owner;
+CREATE TABLE d_told.to_default (id bigserial PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE d_told.rest PARTITION OF d_told.to_default DEFAULT;
+CREATE TABLE d_told.to_part (id bigserial PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE d_told.part PARTITION OF d_told.to_part FOR VALUES FROM (0) TO (MAXVALUE);
+CREATE TABLE d_told.rest_2 PARTITION OF d_told.to_part DEFAULT;
+SELECT * FROM snowflake_set_defaults('d_told');
+DROP SCHEMA d_told CASCADE;
 GRANT USAGE ON SEQUENCE snowflake_default TO PUBLIC;
 
 -- The change is part of the transaction.

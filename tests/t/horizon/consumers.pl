@@ -52,7 +52,7 @@ BEGIN
 		INSERT INTO events (writer, turn) VALUES (writer, turn);
 	END IF;
 END $$;
-INSERT INTO cursors SELECT n, 0 FROM generate_series(1, 4) n;
+INSERT INTO cursors SELECT n, 0 FROM generate_series(1, 5) n;
 END
 
 # A writer or a consumer is a process with a psql that it gives one statement after the
@@ -157,6 +157,42 @@ for my $consumer (1 .. $consumers)
 	}
 }
 
+# The consumer of the page in Python, which writes IDs to a file, and is killed again and again.
+my ($program) = slurp_file("$FindBin::RealBin/../../../docs/ordered.md") =~ /^```python\n(.*?)^```/ms;
+my ($of_page, $handled, $killed) = map { $node->basedir . "/$_" } qw(consumer.py handled killed);
+my $has_driver = system('/usr/bin/python3 -c "import psycopg2" 2>/dev/null') == 0;
+append_to_file($of_page, "import sys, time, psycopg2\n\n\n" . ($program =~ s/\boutbox\b/events/r =~ s/\bpayload\b/turn/r) . <<'END');
+
+
+def handle(id, turn):
+    output.write(f"{id}\n")
+    output.flush()
+
+
+output = open(sys.argv[2], "a")
+while True:
+    try:
+        connection = psycopg2.connect(sys.argv[1])
+        while read_batch(connection, 5, handle, 20) or len(sys.argv) < 4:
+            time.sleep(0.001)
+        break
+    except (psycopg2.OperationalError, psycopg2.InterfaceError):
+        time.sleep(0.05)
+END
+append_to_file($_, '') for $handled, $killed;
+my @of_page = ('/usr/bin/python3', $of_page, $node->connstr('postgres'), $handled);
+child(sub {
+	while (time < $end)
+	{
+		my $pid = fork // die "fork: $!";
+		if (!$pid) { exec(@of_page) or POSIX::_exit(1); }
+		sleep 0.2 + rand 0.4;
+		kill 9, $pid;
+		waitpid $pid, 0;
+		append_to_file($killed, 'x');
+	}
+}) if $has_driver;
+
 # Somebody watches all the while.
 child(sub {
 	while (time < $end)
@@ -220,6 +256,17 @@ for my $consumer (1 .. $consumers)
 {
 	my ($status, $out, $err) = run_sql("\\set consumer $consumer\n$loop$naive");
 	is($status, 0, "consumer $consumer reads to the end") or diag($err);
+}
+SKIP:
+{
+	skip 'python3-psycopg2 is not installed', 3 if !$has_driver;
+	is(system(@of_page, 'once'), 0, 'so does the consumer of the page');
+	my %seen = map { $_ => 1 } split /\n/, slurp_file($handled);
+	my @events = split /\n/, $node->safe_psql('postgres', 'SELECT id FROM events');
+	is_deeply([ grep { !$seen{$_} } @events ], [], 'which has missed nothing');
+	my %is_there = map { $_ => 1 } @events;
+	is_deeply([ grep { !$is_there{$_} } keys %seen ], [], 'and has handled nothing that was not committed');
+	note(-s $killed, ' kills of the consumer of the page, ', scalar(() = slurp_file($handled) =~ /\n/g) - keys %seen, ' rows handled again');
 }
 my $rows = $node->safe_psql('postgres', 'SELECT count(*) FROM events');
 note("$rows rows, $crashes crashes, $kills of them by kill -9, $resolved transactions were left prepared");

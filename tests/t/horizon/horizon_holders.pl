@@ -435,6 +435,18 @@ is(error_in($s, "UPDATE o SET id = $late WHERE id = $pooled"), '22023', 'also as
 is(error_in($s, "UPDATE o SET id = id, what = 'same key'"), '', 'a key that stays is no matter');
 is(error_in($s, q{INSERT INTO o (what) VALUES ('own')}), '', 'one\'s own ID is taken');
 is(error_in($s, q{COPY o (id) FROM PROGRAM 'echo 5'}), '22023', 'COPY is refused as well');
+# No reader gets a row of the far future, nor anything after it in its order.
+sub ahead { return error_in($s, "INSERT INTO @{[ $_[1] // 'o' ]} VALUES (snowflake_encode(clock_timestamp() + interval '$_[0]', 9, 0))"); }
+is(error_in($s, 'INSERT INTO o VALUES (snowflake_nextval() + (50::bigint << 22))'), '', 'an ID of a clock that is as far ahead as max_observe allows');
+($refused, $why) = ahead('1 minute');
+is($refused, '22008', 'one of a clock that is further ahead is refused');
+like($why, qr/ID \d+ is \S+ \S+.* ahead of the clock of generator snowflake_default\n.*It may be 100 ms ahead, by max_observe/s, 'with the limit');
+is(error_in($s, 'INSERT INTO o VALUES (9223372036854775807)'), '22008', 'as is the greatest number');
+$s->query_safe(q{SELECT snowflake_create_generator('led', 'preset=default'); CREATE TABLE l (id bigint PRIMARY KEY DEFAULT snowflake_nextval('led'));
+	CREATE TRIGGER ordered BEFORE INSERT ON l FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon();
+	SELECT snowflake_advance('led', clock_timestamp() + interval '2 minutes')});
+is(error_in($s, 'INSERT INTO l DEFAULT VALUES'), '', 'the IDs of a generator that is ahead are taken');
+is((ahead('3 minutes', 'l'))[0], '22008', 'but not one that is further ahead');
 my $kept = $s->query_safe('SELECT snowflake_nextval()');
 $s->quit;
 $node->restart;
@@ -477,6 +489,21 @@ is($moved, '22023', 'a row that moves to another partition is refused once reade
 like($move_why, qr/do not move it to another partition/, 'with what to do');
 is(error_in($s, "INSERT INTO q VALUES ($moving, 'a') ON CONFLICT DO NOTHING"), '22023', 'so is a row that exists, with ON CONFLICT');
 is(error_in($s, q{UPDATE q SET region = 'a' WHERE region = 'a'}), '', 'an UPDATE in place is not');
+
+# A table that is rewritten looks empty to a COPY that waits for it, unless the reader has locked it before the horizon.
+$s->query_safe(q{CREATE TABLE rewritten (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), payload text);
+	INSERT INTO rewritten (payload) SELECT 'a' FROM generate_series(1, 100)});
+my $exporter = session($node);
+for ([ '', 0 ], [ 'LOCK TABLE rewritten IN ACCESS SHARE MODE;', 100 ])
+{
+	my ($lock, $expected) = @$_;
+	$s->query_safe("BEGIN; ALTER TABLE rewritten ALTER payload TYPE char(@{[ 50 + $expected ]})");
+	$exporter->query_until(qr/^go$/m, "\\echo go\nBEGIN; $lock\nSELECT snowflake_horizon() AS horizon \\gset\nCOPY (SELECT id FROM rewritten WHERE id < :horizon) TO STDOUT; COMMIT;\n");
+	ok($node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'rewritten'::regclass)}), 'a reader waits');
+	$s->query_safe('COMMIT');
+	is(scalar(() = $exporter->query_safe('SELECT 1') =~ /^\d{15,}$/mg), $expected, "it reads $expected of 100 rows");
+}
+$exporter->quit;
 
 # Idle sessions cost nothing.
 my @idle = map { session($node) } 1 .. 40;

@@ -55,6 +55,22 @@ unlink $node->data_dir . '/postgresql.conf';
 $node->append_conf('postgresql.conf', $file);
 $node->start;
 
+# The number of a host name counts only if it can be that of one server.
+$node->append_conf('postgresql.conf', q{snowflake_id.worker_id = 'hostname'});
+for ([ 'shop-3', 3 ], [ 'shop-03.example-7.org', 3 ], [ 'pg-15-0', 0 ], [ 'shop-eu-1', 1 ], [ 'shop-99999', 99999 ], [ 'shop', '' ], [ 'shop3', '' ], [ 'shop-', '' ],
+	[ '7', '' ], [ '1-7', '' ], [ 'ip-10-0-1-12', '' ], [ 'shop-1-2-3', '' ], [ 'shop-2026-11-30', '' ], [ 'shop-20261130', '' ], [ 'shop-20261130-1', '' ], [ 'shop-1a', '' ])
+{
+	my ($host, $worker) = @$_;
+	local $ENV{LD_PRELOAD} = $ENV{HOSTNAME_LIBRARY};
+	local $ENV{FAKED_HOSTNAME} = $host;
+	$node->stop;
+	my $before = -s $node->logfile;
+	$node->start;
+	is($node->safe_psql('postgres', 'SELECT worker_id FROM "Strange Schema".snowflake_worker'), $worker, "host name $host");
+	my $warning = qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id" = 'hostname'\n.*DETAIL:  The host name is "\Q$host\E", which gives no number.*HINT:  'hostname' is for host names such as shop-3, .* an address, a date/s;
+	$worker eq '' ? like(slurp_file($node->logfile, $before), $warning, 'and why') : unlike(slurp_file($node->logfile, $before), qr/no worker ID/, 'without a warning');
+}
+
 # A worker ID can be out of range for the layout.
 $node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1024');
 $node->restart;

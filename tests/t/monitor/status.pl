@@ -77,6 +77,64 @@ for ([ '0.9', qr/^warning\|Version \Q$version\E is loaded, and this database has
 }
 $node->safe_psql('postgres', "UPDATE pg_extension SET extversion = '$version' WHERE extname = 'snowflake_id'");
 
+# Keys with numbers of sequences: where new_keys is on for the session, the database, or the owner of the table.
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+sql(q{CREATE TABLE own_sequence (id bigint PRIMARY KEY DEFAULT 0); CREATE SEQUENCE own; ALTER TABLE own_sequence ALTER id SET DEFAULT nextval('own');
+	CREATE TABLE serial_key (id bigserial PRIMARY KEY); CREATE TABLE identity_key (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+	CREATE TABLE unique_key (id bigserial UNIQUE); CREATE TABLE small_key (id serial PRIMARY KEY, serial_id integer REFERENCES serial_key);
+	CREATE TABLE two_columns (tenant bigint, id bigserial, PRIMARY KEY (tenant, id)); CREATE TABLE "By name" (id bigint PRIMARY KEY); CREATE SEQUENCE "By name_seq";
+	CREATE TABLE by_text (id bigint PRIMARY KEY DEFAULT nextval('own'::text)); CREATE TABLE has_parts (id bigserial PRIMARY KEY) PARTITION BY HASH (id);
+	CREATE TABLE part PARTITION OF has_parts FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+	CREATE TABLE has_ids (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), number bigserial UNIQUE); CREATE TABLE refers (serial_id bigint REFERENCES serial_key, natural_id bigint PRIMARY KEY);
+	CREATE TEMPORARY TABLE temporary (id bigserial PRIMARY KEY)});
+is(sql(q{SELECT string_agg(relation::regclass::text || '.' || name || ' ' || coalesce(sequence::regclass::text, '?'), ', ' ORDER BY relation) FROM _snowflake.counted_keys}),
+	'own_sequence.id own, serial_key.id serial_key_id_seq, identity_key.id identity_key_id_seq, unique_key.id unique_key_id_seq, small_key.id small_key_id_seq, '
+	. 'two_columns.id two_columns_id_seq, "By name".id "By name_seq", by_text.id ?, has_parts.id has_parts_id_seq', 'keys that count');
+says($node, 'keys that count, while new_keys is off', 'ok ok ok ok', 'generators', qr/^ok/, $_) for undef, 'nobody';
+my $keys = qr/^warning\|Keys get numbers from sequences, as they do on other servers, 9 in all: public\."By name"\.id, public\.by_text\.id, public\.has_parts\.id, public\.identity_key\.id, public\.own_sequence\.id, \.\.\.\.\|SELECT \* FROM snowflake_set_defaults\('public'\); Declare integer keys as bigint, or call snowflake_convert\(\)$/;
+for my $value ('on', 'public.order_ids')
+{
+	sql("ALTER DATABASE postgres SET snowflake_id.new_keys = '$value'");
+	%row = says($node, "with new_keys = $value", 'warning warning ok ok ok ok', 'keys', $keys, $_) for undef, 'nobody';
+	like($row{references}, qr/^warning\|Columns cannot hold IDs of the keys to which they refer, 1 in all: public\.small_key\.serial_id\.\|ALTER TABLE public\.small_key ALTER COLUMN serial_id TYPE bigint$/, 'a reference');
+}
+sql('ALTER DATABASE postgres SET snowflake_id.new_keys = off; ALTER ROLE nobody SET snowflake_id.new_keys = on');
+says($node, 'off in the database', 'ok ok ok ok', 'generators', qr/^ok/);
+says($node, 'on for the session', 'warning warning ok ok ok ok', 'keys', $keys, 'nobody');
+sql('ALTER TABLE unique_key OWNER TO nobody');
+says($node, 'on for the owner', 'warning ok ok ok ok', 'keys', qr/^warning\|Keys get .*, 1 in all: public\.unique_key\.id\.\|/);
+sql('ALTER DATABASE postgres RESET snowflake_id.new_keys; ALTER ROLE nobody RESET snowflake_id.new_keys');
+
+# A sequence that a tool has set to an ID. Nobody waits for one that a transaction changes.
+my $id = sql(q{SELECT setval('serial_key_id_seq', snowflake_nextval())});
+my $continued = qr/^warning\|Sequences of keys continue from an ID, in numbers that other servers issue, 1 in all: public\.serial_key\.id\.\|SELECT snowflake_set_default\('public\.serial_key', 'id'\)$/;
+says($node, 'a sequence that was set to an ID', 'warning ok ok ok ok', 'sequences', $continued);
+says($node, 'to a role without rights', 'ok ok ok ok', 'generators', qr/^ok/, 'nobody');
+my $check = q{SELECT greatest_id, detail, hint FROM snowflake_check('serial_key', generator => 'snowflake_default') WHERE finding = 'IDs of a sequence'};
+is(sql($check), "$id|Its sequence public.serial_key_id_seq continues from an ID, in numbers that other servers issue.|SELECT snowflake_set_default('public.serial_key', 'id')", 'and to snowflake_check()');
+my $changer = session($node);
+$changer->query_safe('BEGIN; ALTER SEQUENCE serial_key_id_seq CACHE 2; DROP TABLE identity_key');
+says($node, 'a transaction changes it', 'ok ok ok ok', 'generators', qr/^ok/);
+$changer->query_safe('ROLLBACK');
+sql(q{SELECT setval('serial_key_id_seq', 1::bigint << 40)});
+says($node, 'a number that may be counted', 'ok ok ok ok', 'generators', qr/^ok/);
+is(sql($check), '', 'also to snowflake_check()');
+sql(q{DROP TABLE small_key; SELECT snowflake_set_default('serial_key'); SELECT setval('serial_key_id_seq', snowflake_nextval())});
+says($node, 'a key that does not use its sequence', 'ok ok ok ok', 'generators', qr/^ok/);
+sql('DROP TABLE own_sequence, serial_key, identity_key, unique_key, two_columns, "By name", by_text, has_parts, has_ids, refers CASCADE; DROP SEQUENCE own, "By name_seq"');
+
+# Defaults whose sequences were made without their labels, as tools copy schemas.
+sql(q{CREATE SCHEMA clone; CREATE SEQUENCE clone.order_ids INCREMENT BY 9223372036854775807 MINVALUE 1 START WITH 9223372036854775807;
+	CREATE TABLE clone.orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval('clone.order_ids'))});
+like((error_of($node, 'INSERT INTO clone.orders DEFAULT VALUES'))[1], qr/clone\.order_ids is not a generator: it has no label.*SECURITY LABEL FOR snowflake_id ON SEQUENCE clone\.order_ids IS 'preset=default'/s, 'a copy of a generator');
+%row = says($node, 'a default without a generator', 'critical ok ok ok ok', 'defaults',
+	qr/^critical\|Defaults name sequences that are no generators, so INSERTs fail, 1 in all: clone\.orders\.id\.\|SECURITY LABEL FOR snowflake_id ON SEQUENCE clone\.order_ids IS 'preset=twitter'$/, $_) for undef, 'nobody';
+sql($row{defaults} =~ s/.*\|//r);
+sql('INSERT INTO clone.orders DEFAULT VALUES; CREATE SEQUENCE plain; CREATE TABLE planned (id bigint PRIMARY KEY DEFAULT snowflake_nextval($$plain$$))');
+%row = says($node, 'a plain sequence', 'critical ok ok ok ok', 'defaults', qr/public\.planned\.id\.\|SECURITY LABEL FOR snowflake_id ON SEQUENCE public\.plain IS 'preset=default'$/);
+sql($row{defaults} =~ s/.*\|//r);
+sql('INSERT INTO planned DEFAULT VALUES; DROP TABLE planned, clone.orders; DROP SEQUENCE plain, clone.order_ids');
+
 # Transactions that hold back the horizon, one of them prepared.
 my $holder = session($node);
 $holder->query_safe('BEGIN; SELECT snowflake_nextval()');

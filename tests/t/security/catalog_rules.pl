@@ -282,6 +282,7 @@ my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
 	_snowflake_convert => 'PUBLIC:USAGE',
 	# UPDATE or DELETE of the whole table would let everybody lock it.
+	'_snowflake.counted_keys' => 'PUBLIC:SELECT',
 	'_snowflake.defaults' => 'PUBLIC:SELECT',
 	'_snowflake_convert.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
 	'_snowflake.here' => '',
