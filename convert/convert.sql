@@ -33,6 +33,7 @@ CREATE FUNCTION _snowflake_convert.snowflake_convert_plan(relations regclass[], 
 DECLARE
     what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, also, generator, set_default);
     swapped bigint := 0;    -- statements of the swap
+    work _snowflake_convert.work;
 BEGIN
     PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
     IF online AND backfill THEN
@@ -85,9 +86,9 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
+    work := _snowflake_convert.work_of(what, NULL, NULL, true);
     RETURN QUERY
-        SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n FROM _snowflake_convert.notes_of_plan(
-            _snowflake_convert.work_of(what, NULL, NULL, false), what) AS n;
+        SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n FROM _snowflake_convert.notes_of_plan(work, what) AS n;
     -- What the copies are to those who use the tables meanwhile.
     RETURN QUERY
         WITH changed AS (
@@ -106,7 +107,7 @@ BEGIN
             UNION ALL SELECT 2, format('the swap locks up to %s tables together, for about %s s if the server has nothing else to do',
                 s.tables, round(greatest(swapped * s.tables / s.all_tables, 300) / 3000.0, 1))
             FROM _snowflake_convert.lock_room() AS r
-            CROSS JOIN _snowflake_convert.greatest_swap(_snowflake_convert.work_of(what, NULL, NULL, true), r.locks) AS s WHERE s.tables > 1 AND swapped > 0
+            CROSS JOIN _snowflake_convert.greatest_swap(work, r.locks) AS s WHERE s.tables > 1 AND swapped > 0
             UNION ALL SELECT 2, format('published by %I: before the first step, subscribers need: %s; drop these columns there after the swap', p.pubname,
                 string_agg(DISTINCT format('ALTER TABLE %s ADD COLUMN %I bigint', _snowflake.name(c.relation), c.copy), '; '))
             FROM _snowflake_convert.copies(what) AS c JOIN pg_class AS t ON t.oid = c.relation JOIN pg_namespace AS n ON n.oid = t.relnamespace

@@ -439,6 +439,8 @@ BEGIN
             RETURN QUERY SELECT unnest(_snowflake.refusals(it.relation, it.name, next_id));
         EXCEPTION WHEN object_not_in_prerequisite_state OR check_violation THEN
             RETURN NEXT SQLERRM;
+        -- Somebody has dropped it meanwhile, as below: what the catalogs have under the lock counts.
+        WHEN undefined_table OR undefined_column THEN NULL;
         END;
     END LOOP;
     used := ARRAY(SELECT DISTINCT d.refobjid FROM unnest(work.objects) AS o
@@ -537,6 +539,7 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = 'SFTRY', MESSAGE = 'the trial has ended';
         EXCEPTION WHEN SQLSTATE 'SFTRY' THEN
             RETURN QUERY SELECT unnest(found);
+        WHEN undefined_table OR undefined_column OR undefined_object THEN NULL;
         END;
     END LOOP;
 END $$;

@@ -30,6 +30,12 @@ INSERT INTO ca_other.users DEFAULT VALUES;
 INSERT INTO ca_other.visits (last_user_id, post_id) VALUES (1, 2);
 SELECT * FROM snowflake_convert_candidates(schemas => '{ca, ca_other}');
 SELECT also FROM snowflake_convert_candidates('{users}');
+-- Two tables have the name that the column tells; and a foreign key says that a column has other keys.
+CREATE SCHEMA ca_third;
+CREATE TABLE ca_third.fixed (code int PRIMARY KEY);
+CREATE TABLE ca_third.logs (user_id int, post_id int REFERENCES ca_third.fixed);
+SELECT also FROM snowflake_convert_candidates(schemas => '{ca, ca_other}') WHERE also LIKE 'ca_third%';
+DROP SCHEMA ca_third CASCADE;
 SELECT count(*) FROM snowflake_convert_candidates('{users}', '{ca}');
 SELECT note FROM snowflake_convert_plan(schemas => '{ca, ca_other}') WHERE note LIKE '%named like%';
 SELECT array_agg(also) AS also FROM snowflake_convert_candidates(schemas => '{ca, ca_other}') \gset

@@ -88,6 +88,19 @@ DROP TABLE pg_temp.classes;
 CALL snowflake_convert('{ct.classes, ct_two.classes}');
 DROP SCHEMA ct_two CASCADE;
 
+-- A copy has a row type of its own, which is no obstacle.
+CREATE TABLE rowed (id serial PRIMARY KEY, whole text);
+CREATE FUNCTION of_rowed(rowed) RETURNS text LANGUAGE plpgsql AS 'BEGIN RETURN $1.whole; END';
+CREATE VIEW of_rows AS SELECT of_rowed(r) FROM rowed AS r;
+SELECT obstacles('rowed');
+CALL snowflake_convert('{rowed}');
+DROP TABLE rowed CASCADE;
+CREATE TABLE whole (id bigserial PRIMARY KEY CHECK (id > 0), v text);
+CREATE FUNCTION of_whole(whole) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1.v';
+CREATE INDEX ON whole (of_whole(whole));
+SELECT left(snowflake_set_default('whole'), 30);
+DROP TABLE whole CASCADE;
+
 -- Functions that name objects without a schema: the obstacle says which.
 CREATE FUNCTION inner_of(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT lower($1)';
 CREATE FUNCTION outer_of(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT inner_of($1)';

@@ -24,6 +24,21 @@ like((sent(q{snowflake_min_id('2026-01-01Z')}))[0], qr/WHERE \(\(id >= \d+/, 'th
 like((sent(sql('SELECT snowflake_min_id(now())')))[0], qr/WHERE \(\(id >= \d+/, 'as is a literal ID');
 unlike((sent('snowflake_min_id(now())'))[0], qr/WHERE/, 'but not that of a time to be computed');
 
+# A dump, restored with the stand-ins of the page where there is no such extension.
+my ($stand_ins) = slurp_file("$FindBin::RealBin/../../../docs/orms.md") =~ /^## A dump without the library\n.*?^```text\n(.*?)^```/ms;
+$far->safe_psql('postgres', q{SELECT snowflake_create_generator('own_ids', 'preset=twitter'); SELECT snowflake_nextval('own_ids');
+	CREATE TABLE with_own (id bigint PRIMARY KEY DEFAULT snowflake_nextval('own_ids')); INSERT INTO with_own DEFAULT VALUES});
+my $plain = PostgreSQL::Test::Cluster->new('plain');
+$plain->init;
+$plain->start;
+$plain->safe_psql('postgres', $stand_ins);
+IPC::Run::run([ 'pg_dump', '-d', $far->connstr('postgres') ], '>', \my $dump);
+my (undef, undef, $errors) = $plain->psql('postgres', $dump =~ s/EXTENSION (IF NOT EXISTS )?snowflake_id/EXTENSION $1not_installed/gr, on_error_stop => 0);
+is(join(' ', sort map { /ERROR:  (.*?)"/ } split /\n/, $errors), 'extension  extension  security label provider ', 'the extension and its labels are missing') or diag($errors);
+my @old = map { $_->safe_psql('postgres', 'SELECT id FROM orders UNION SELECT id FROM with_own ORDER BY 1') } $far, $plain;
+is($old[1], $old[0], 'all rows are there');
+is($plain->safe_psql('postgres', q{INSERT INTO orders (item) VALUES ('new'); INSERT INTO with_own DEFAULT VALUES; SELECT string_agg(item, ' ' ORDER BY id) FROM orders}), 'pen new', 'and new ones come after them');
+
 # A monitor of sequences.
 SKIP:
 {
