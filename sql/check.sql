@@ -129,7 +129,7 @@ DECLARE
 SELECT k.kind,
     CASE WHEN k.kind IN ('fine', 'future') THEN _snowflake.worker_of%4$s(i.id%5$s) END,
     CASE WHEN k.kind = 'fine' THEN (i.at AT TIME ZONE 'UTC')::date END,
-    pg_catalog.count(*), pg_catalog.min(i.id), pg_catalog.max(i.id), pg_catalog.min(i.at), pg_catalog.max(i.at)
+    count(*), min(i.id), max(i.id), min(i.at), max(i.at)
 FROM (SELECT t.%2$I::bigint AS id,
           _snowflake.instant_or_null%4$s(t.%2$I::bigint%5$s) AS at
       FROM %1$s AS t %3$s WHERE t.%2$I IS NOT NULL OFFSET 0) AS i
@@ -143,16 +143,13 @@ GROUP BY 1, 2, 3
 $query$, relation, column_name,
         CASE WHEN sample < 100 THEN format('TABLESAMPLE SYSTEM (%s)', sample) ELSE '' END,
         suffix, arguments, greatest_small, latest);
-    message text;
-    detail text;
-    hint text;
 BEGIN
     -- Planning runs functions in the conditions of indexes and of the table, which are its
     -- owner's. A superuser, or another role that may do all that the owner may, reads as the
     -- owner, and lends her nothing.
     IF _snowflake.reads_as_owner(relation) THEN
-        RETURN QUERY SELECT r.* FROM jsonb_to_recordset(_snowflake.read_as_usual(relation, format(
-                'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(r)), %L) FROM (%s) AS r '
+        RETURN QUERY SELECT r.* FROM jsonb_to_recordset(_snowflake.read_as_owner(relation, format(
+                'SELECT coalesce(jsonb_agg(to_jsonb(r)), %L) FROM (%s) AS r '
                 '(kind, worker_id, day, ids, least_id, greatest_id, first, last)',
                 '[]', query))::jsonb)
             AS r (kind text, worker_id bigint, day date, ids bigint,
@@ -160,10 +157,6 @@ BEGIN
     ELSE
         RETURN QUERY EXECUTE query;
     END IF;
-EXCEPTION WHEN OTHERS THEN
-    -- The context would have the whole query.
-    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-    RAISE EXCEPTION '%', message USING ERRCODE = SQLSTATE, DETAIL = coalesce(nullif(detail, ''), format('Table %s could not be read.', relation)), HINT = coalesce(nullif(hint, ''), 'Nothing was checked.');
 END
 $$;
 

@@ -8,7 +8,7 @@
 --    until the transaction ends;
 -- 3. find the column; refuse what is impossible, here and in columns that refer to it;
 -- 4. refuse existing values at or above the IDs to come, and tables that do not take
---    these IDs (trial.sql tries it). Values and conditions are read as the table's owner, since code
+--    these IDs. Values and conditions are read as the table's owner, since code
 --    attached to the table is the owner's;
 -- 5. ALTER TABLE, which reaches all descendants; look whether it has reached them.
 --
@@ -345,7 +345,7 @@ BEGIN
             '; ' ORDER BY r.table_name, r.attnum)
     INTO narrow, remedy
     FROM room AS r
-    WHERE r.bits < check_references.bits::numeric;
+    WHERE r.bits < check_references.bits;
 
     IF narrow IS NOT NULL THEN
         RAISE EXCEPTION 'foreign keys that refer to column "%" of table % cannot hold IDs',
@@ -366,8 +366,8 @@ CREATE FUNCTION _snowflake.check_values(relation regclass, column_name name, gen
 AS $$
 DECLARE
     -- If the column has an index, this is its end.
-    greatest_value bigint := _snowflake.read_as_usual(
-        relation, format('SELECT pg_catalog.max(%I) FROM %s', column_name, relation));
+    greatest_value bigint := _snowflake.read_as_owner(
+        relation, format('SELECT max(%I) FROM %s', column_name, relation));
     ids record;
     table_name text := _snowflake.name(relation);
     generator_name text := _snowflake.name(generator);
@@ -401,8 +401,8 @@ END
 $$;
 
 -- Refuses a column whose domain refuses the next ID, and a table that is partitioned by the
--- column and has no partition for the ID. Returns the default partition if only that one takes the ID.
-CREATE FUNCTION _snowflake.check_takes(relation regclass, column_name name, generator regclass) RETURNS regclass
+-- column and has no partition for the ID.
+CREATE FUNCTION _snowflake.check_takes(relation regclass, column_name name, generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -443,15 +443,13 @@ BEGIN
     -- for the ID. Sub-partitions, and keys of more than one column, are not checked. A
     -- default partition that is alone has no condition.
     SELECT coalesce(string_agg(coalesce('(' || pg_get_partition_constraintdef(i.inhrelid) || ')', 'true'), ' OR ')
-            FILTER (WHERE i.inhrelid IS NOT NULL), 'false') AS code,
-        coalesce(string_agg('(' || pg_get_partition_constraintdef(i.inhrelid) || ')', ' OR ') FILTER (WHERE i.inhrelid <> p.partdefid), 'false') AS others,
-        nullif(p.partdefid, 0) AS by_default
+            FILTER (WHERE i.inhrelid IS NOT NULL), 'false') AS code
     INTO condition
     FROM pg_partitioned_table AS p
     LEFT JOIN pg_inherits AS i ON i.inhparent = p.partrelid
     WHERE p.partrelid = relation AND p.partstrat IN ('l', 'r')
       AND p.partnatts = 1 AND p.partattrs[0] = it.attnum
-    GROUP BY p.partrelid, p.partdefid;
+    GROUP BY p.partrelid;
     IF FOUND THEN
         holds := _snowflake.read_as_owner(relation, format(
             'SELECT %s FROM (SELECT %L::bigint AS %I) AS row', condition.code, next_id, column_name));
@@ -463,29 +461,8 @@ BEGIN
                 HINT = format('Make one first, as in: CREATE TABLE ... PARTITION OF %s '
                     'FOR VALUES FROM (snowflake_min_id(''2026-01-01Z'')) TO (snowflake_min_id(''2027-01-01Z''))', table_name);
         END IF;
-        holds := condition.by_default IS NULL OR _snowflake.read_as_owner(relation, format(
-            'SELECT %s FROM (SELECT %L::bigint AS %I) AS row', condition.others, next_id, column_name))::boolean;
-        RETURN CASE WHEN holds IS NOT TRUE THEN condition.by_default END;
     END IF;
-    RETURN NULL;
 END
-$$;
-
--- Who may insert rows into a table, but gets no IDs of a generator; an identity needs no such privilege.
-CREATE FUNCTION _snowflake.without_usage(relation regclass, generator regclass) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT DISTINCT format('%s inserts rows into table %s, and needs: GRANT USAGE ON SEQUENCE %s TO %s',
-        CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE 'role ' || r.name END, _snowflake.name(t.oid), _snowflake.name(generator), r.name)
-    FROM pg_class AS t
-    CROSS JOIN LATERAL (
-        SELECT coalesce(t.relacl, acldefault('r', t.relowner))
-        UNION ALL
-        SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = t.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped) AS l (acl)
-    CROSS JOIN aclexplode(l.acl) AS e
-    CROSS JOIN LATERAL (SELECT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END) AS r (name)
-    WHERE t.oid = relation AND e.privilege_type = 'INSERT' AND NOT has_sequence_privilege(e.grantee, generator, 'USAGE, UPDATE')
-    ORDER BY 1
 $$;
 
 -- This function is not STRICT: NULL for the column or the generator has a meaning.
@@ -514,8 +491,6 @@ DECLARE
     unused regclass[] := '{}'; -- sequences to drop
     fates text[] := '{}';      -- what becomes of all sequences
     greatest_value bigint;
-    refused text[];            -- what of the table refuses IDs
-    by_default regclass;       -- the default partition, if no other one takes IDs
     distribution jsonb;        -- null unless Citus knows the table
     is_rebuilt boolean := false;
 BEGIN
@@ -611,13 +586,6 @@ BEGIN
             WHEN drop_sequence THEN 'dropped'
             ELSE 'kept' END);
     END LOOP;
-    fates := fates || ARRAY(
-        SELECT format('sequence %s kept, from which other tables draw too: %s', _snowflake.name(u.sequence),
-            string_agg(DISTINCT _snowflake.name(o.relation), ', '))
-        FROM _snowflake.defaults AS u JOIN pg_class AS c ON c.oid = u.sequence AND c.relkind = 'S'
-        JOIN _snowflake.defaults AS o ON o.sequence = u.sequence AND o.relation NOT IN (SELECT f.member FROM _snowflake.inheritance(u.relation, key) AS f)
-        WHERE u.relation = snowflake_set_default.relation AND u.number = first.number AND _snowflake.label(u.sequence) IS NULL
-        GROUP BY u.sequence);
     IF drop_sequence AND fates = '{}' THEN
         fates := ARRAY['no sequence is owned by the column'];
     END IF;
@@ -640,18 +608,8 @@ BEGIN
         END IF;
         PERFORM _snowflake.check_references(relation, key, ids.source, ids.bits);
         greatest_value := _snowflake.check_values(relation, key, ids.source);
-        by_default := _snowflake.check_takes(relation, key, ids.source);
-        refused := CASE WHEN distribution IS NULL THEN _snowflake.refusals(relation, key, ids.next_id) END;
-        IF cardinality(refused) > 0 THEN
-            RAISE EXCEPTION '%', refused[1]
-                USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = coalesce(nullif(array_to_string(refused[2:], '; '), '') || '.',
-                    format('The next ID of generator %s was tried in a copy of the table.', source_name)),
-                HINT = 'Change or drop it first: with such a default, each INSERT would fail.';
-        END IF;
+        PERFORM _snowflake.check_takes(relation, key, ids.source);
         changes := changes || coalesce('greatest value so far ' || greatest_value, 'no values so far');
-        IF by_default IS NOT NULL THEN
-            changes := changes || format('new rows all go to the default partition %s: make partitions for them', _snowflake.name(by_default));
-        END IF;
 
         is_rebuilt := coalesce(distribution->>'column' = key, false);
         IF is_rebuilt THEN
@@ -688,9 +646,21 @@ BEGIN
             PERFORM _snowflake.distribute(relation, distribution);
             changes[1] := changes[1] || ', distributed again';
         END IF;
-        FOR member IN SELECT w.note FROM _snowflake.without_usage(relation, ids.source) AS w (note) LOOP
-            RAISE WARNING '%', member.note;
-        END LOOP;
+        changes := changes || ARRAY(
+            SELECT format('new rows go to default partition %s, unless you make others: CALL snowflake_partition(...)', _snowflake.name(p.partdefid))
+            FROM pg_partitioned_table AS p
+            WHERE p.partrelid = relation AND p.partstrat = 'r' AND p.partdefid <> 0 AND p.partnatts = 1 AND p.partattrs[0] = first.number
+              AND _snowflake.read_as_owner(relation, format('SELECT %s FROM (SELECT %L::bigint AS %I) AS row',
+                  coalesce(pg_get_partition_constraintdef(p.partdefid), 'true'), ids.next_id, key))::boolean
+            UNION ALL
+            SELECT format('roles that insert rows need: GRANT USAGE ON SEQUENCE %s TO %s', source_name, string_agg(DISTINCT r.name, ', ' ORDER BY r.name))
+            FROM pg_class AS c
+            CROSS JOIN LATERAL (SELECT coalesce(c.relacl, acldefault('r', c.relowner))
+                UNION ALL SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped) AS l (acl)
+            CROSS JOIN aclexplode(l.acl) AS e
+            CROSS JOIN LATERAL (SELECT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END) AS r (name)
+            WHERE c.oid = relation AND e.privilege_type = 'INSERT' AND NOT has_sequence_privilege(e.grantee, ids.source, 'USAGE, UPDATE')
+            HAVING count(*) > 0);
         -- A table may also be set up before its server is.
         PERFORM _snowflake.warn_if_not_ready(ids.source);
         -- If the column refers to another table's key, all rows may give its value.

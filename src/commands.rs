@@ -74,10 +74,8 @@ unsafe extern "C-unwind" fn on_object(
             // SAFETY: a call from PostgreSQL, with nothing to drop.
             unsafe { report::guard(|| guard::check_drop(object)) };
         }
-        OAT_DROP if class == pg_sys::AttrDefaultRelationId => {
-            // SAFETY: the same.
-            unsafe { report::guard(|| new_keys::note_drop(object)) };
-        }
+        // SAFETY: the same.
+        OAT_DROP => unsafe { report::guard(|| new_keys::note_drop(class, object)) },
         _ => {}
     }
     // SAFETY: PostgreSQL's arguments, passed on unchanged.

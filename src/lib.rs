@@ -53,8 +53,7 @@ pgrx::pg_module_magic!(name, version);
 // where that is not there, by tools/env.sh, which reads these lines.
 pgrx::extension_sql_file!("../sql/snowflake_id.sql");
 pgrx::extension_sql_file!("../sql/set_default.sql", requires = ["snowflake_id"]);
-pgrx::extension_sql_file!("../sql/trial.sql", requires = ["set_default"]);
-pgrx::extension_sql_file!("../sql/set_defaults.sql", requires = ["trial"]);
+pgrx::extension_sql_file!("../sql/set_defaults.sql", requires = ["set_default"]);
 pgrx::extension_sql_file!("../sql/registry.sql", requires = ["set_defaults"]);
 pgrx::extension_sql_file!("../sql/citus.sql", requires = ["registry"]);
 pgrx::extension_sql_file!("../sql/check.sql", requires = ["citus"]);

@@ -86,17 +86,28 @@ pub fn note(class: pg_sys::Oid, object: pg_sys::Oid, part: c_int) {
     });
 }
 
-/// Called before the default of a column is dropped, also where another one takes its place.
-pub fn note_drop(default: pg_sys::Oid) -> Result<(), Error> {
+/// Called before an object is dropped. A default is, where another one takes its place; and a change
+/// of an identity's type drops the constraint of the key.
+pub fn note_drop(class: pg_sys::Oid, object: pg_sys::Oid) -> Result<(), Error> {
     let is_noted = |frame: &Frame| frame.wanted.is_some();
     if !FRAMES.with_borrow(|frames| frames.last().is_some_and(is_noted)) {
         return Ok(());
     }
-    let called = keys::column_of_default(default)
-        .and_then(|place| Some((place, keys::default_function(place.0, place.1)?)));
+    let mut called = Vec::new();
+    if class == pg_sys::AttrDefaultRelationId {
+        let place = keys::column_of_default(object);
+        called.extend(place.and_then(|it| Some((it, keys::default_function(it.0, it.1)?))));
+    } else if class == pg_sys::ConstraintRelationId {
+        let has_identity = |it: &(pg_sys::Oid, i16)| {
+            keys::attribute(it.0, it.1).is_some_and(|row| row.attidentity != 0)
+        };
+        let keys = keys::key_beside(object).into_iter().filter(has_identity);
+        called.extend(keys.map(|it| (it, pg_sys::F_NEXTVAL.into())));
+    }
     FRAMES.with_borrow_mut(|frames| {
-        let dropped = frames.last_mut().map(|frame| &mut frame.dropped);
-        dropped.into_iter().for_each(|it| it.extend(called));
+        if let Some(frame) = frames.last_mut() {
+            frame.dropped.append(&mut called);
+        }
     });
     Ok(())
 }

@@ -219,6 +219,7 @@ SELECT * FROM keys('integers', 'integers_2', 'refers');
 -- A change of the type leaves the sequence, and keys of other tables that may follow.
 CREATE TABLE refers_to_integers (integers_id integer REFERENCES integers);
 ALTER TABLE integers ALTER id TYPE bigint;
+ALTER TABLE integers_2 ALTER id TYPE bigint;
 CREATE TABLE refers_to_a_sequence (integers_id integer REFERENCES integers, bigint_id bigint REFERENCES integers);
 
 SET client_min_messages = warning;
