@@ -152,7 +152,6 @@ impl State {
 
     /// When a pool is made. Its worker IDs are not granted for times before: if somebody may have
     /// used them, of all times that were stored, though the clock was set back.
-    #[must_use]
     pub fn making(&self, unused: bool, now: RegistryMillis) -> RegistryMillis {
         if unused { now } else { now.max(self.top) }
     }
