@@ -1,9 +1,9 @@
 //! Leases that are longer than the patience: one test for each rule that only they have, and for
 //! each way in which an earlier form of the rules was broken.
 
-use super::lease::{EPOCH, How, Plan, SECOND, World};
+use super::lease::{Disk, EPOCH, How, Plan, SECOND, World};
 use super::lease_traces::{down, held, why};
-use crate::id::{BootNanos, UnixMillis, WorkerId};
+use crate::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use crate::lease::node::{Next, NodeInput};
 use crate::lease::state::{DAY, Loss};
 use crate::lease::{Answer, Ask, Cause, FloorCause, Named, RegistryError, RegistryMillis, Stopped};
@@ -917,6 +917,66 @@ fn a_floor_is_far_ahead() -> World {
     assert!(world.row(0).floor.get() > world.now + 2900 * SECOND);
     world.newest().copies.clear();
     world
+}
+
+/// A grant that begins far ahead is lost, and has come as far as the line. The grace period ends,
+/// and a second loss takes little: what the first one has taken counts for the line.
+#[test]
+fn a_lead_that_an_earlier_loss_has_taken_counts() {
+    let mut world = world(1, 3);
+    down(&mut world, 1);
+    down(&mut world, 2);
+    world.servers[0].off = 3000 * SECOND;
+    world.second();
+    world.stop(0);
+    let released = world.newest().disk.clone();
+    world.start(1);
+    for _ in 0..21 {
+        world.pass(STEP);
+        for _ in 0..60 {
+            world.contact(1);
+            world.issue(1);
+        }
+    }
+    assert_eq!(held(&world, 1), Some(0));
+    let bound = world.row(0).bound;
+    let again = |world: &mut World, disk: Disk| {
+        world.replace(0, How::Promotion);
+        world.newest().disk = disk;
+    };
+    again(&mut world, released);
+    let led = bound.since(world.row(0).bound).get();
+    assert!(led > 70 * SECOND, "{led}");
+    world.servers[2].fixed = WorkerId::new(0);
+    world.crash(2, true);
+    let loss = loop {
+        world.pass(SECOND);
+        world.contact(2);
+        let state = &world.newest().disk.0;
+        let Some(loss) = state.loss else { continue };
+        let (now, state) = (
+            RegistryMillis::new(world.now),
+            world.newest().disk.0.clone(),
+        );
+        let pool = world.newest().disk.1.pool.clone();
+        let left = state.grace(&pool, now).map(|grace| grace.1);
+        if left < Some(Millis::new(2 * SECOND)) {
+            break loss;
+        }
+    };
+    world.pass(3 * SECOND);
+    let disk = world.newest().disk.clone();
+    again(&mut world, disk);
+    for _ in 0..300 {
+        world.pass(SECOND);
+        world.contact(2);
+        world.issue(2);
+    }
+    let second = world.newest().disk.0.loss.unwrap();
+    assert!(second.lost < loss.lost && second.lost_in_all > loss.lost);
+    assert_eq!(held(&world, 2), Some(0));
+    assert!(world.row(0).floor >= bound, "{:?} {bound:?}", world.row(0));
+    world.check();
 }
 
 /// It has issued little for long, and catches up in what is lost.
