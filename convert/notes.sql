@@ -189,18 +189,11 @@ CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) R
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT DISTINCT format('%s inserts rows into table %s, and needs: GRANT USAGE ON SEQUENCE %s TO %s',
-        CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE 'role ' || r.name END, _snowflake.name(t.oid), _snowflake.name(g.source), r.name)
+        CASE w.role WHEN 'PUBLIC' THEN w.role ELSE 'role ' || w.role END, _snowflake.name(c.relation), _snowflake.name(g.source), w.role)
     FROM _snowflake.next_id_range((work).generator, NULL) AS g
     CROSS JOIN unnest((work).columns) AS c
-    JOIN pg_class AS t ON t.oid = c.relation
-    CROSS JOIN LATERAL (
-        SELECT coalesce(t.relacl, acldefault('r', t.relowner))
-        UNION ALL
-        SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = t.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped) AS l (acl)
-    CROSS JOIN aclexplode(l.acl) AS e
-    CROSS JOIN LATERAL (SELECT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END) AS r (name)
-    WHERE (work).set_default AND c.is_key AND e.privilege_type = 'INSERT'
-      AND NOT has_sequence_privilege(e.grantee, g.source, 'USAGE, UPDATE')
+    CROSS JOIN _snowflake.without_usage(c.relation, g.source) AS w (role)
+    WHERE (work).set_default AND c.is_key
     UNION ALL
     SELECT format('%s %s no keys after the conversion: '
         'programs that call nextval(), currval() or lastval() for them need INSERT ... RETURNING',

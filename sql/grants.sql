@@ -77,6 +77,6 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.run_as_owner, _snowflake.since, _snowflake.small_pools,
     _snowflake.snowflake_check, _snowflake.snowflake_distribute_generator, _snowflake.snowflake_set_default, _snowflake.snowflake_set_defaults, _snowflake.snowflake_status,
     _snowflake.statistics, _snowflake.tables_of,
-    _snowflake.try_generator, _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.worker_of(bigint),
+    _snowflake.try_generator, _snowflake.undistribute, _snowflake.wanted_size, _snowflake.warn_if_not_ready, _snowflake.without_usage, _snowflake.worker_of(bigint),
     _snowflake.worker_of(bigint, regclass), _snowflake.worker_of_as, _snowflake.workers
 TO PUBLIC;

@@ -465,6 +465,20 @@ BEGIN
 END
 $$;
 
+-- The roles that may insert rows, or values of some columns, and may not take IDs: their names, or PUBLIC.
+CREATE FUNCTION _snowflake.without_usage(relation regclass, generator regclass) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT DISTINCT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END
+    FROM pg_class AS t
+    CROSS JOIN LATERAL (
+        SELECT coalesce(t.relacl, acldefault('r', t.relowner))
+        UNION ALL
+        SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = t.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped) AS l (acl)
+    CROSS JOIN aclexplode(l.acl) AS e
+    WHERE t.oid = relation AND e.privilege_type = 'INSERT' AND NOT has_sequence_privilege(e.grantee, generator, 'USAGE, UPDATE')
+$$;
+
 -- This function is not STRICT: NULL for the column or the generator has a meaning.
 CREATE FUNCTION _snowflake.snowflake_set_default(
     relation regclass, column_name name,
@@ -653,14 +667,8 @@ BEGIN
               AND _snowflake.read_as_owner(relation, format('SELECT %s FROM (SELECT %L::bigint AS %I) AS row',
                   coalesce(pg_get_partition_constraintdef(p.partdefid), 'true'), ids.next_id, key))::boolean
             UNION ALL
-            SELECT format('roles that insert rows need: GRANT USAGE ON SEQUENCE %s TO %s', source_name, string_agg(DISTINCT r.name, ', ' ORDER BY r.name))
-            FROM pg_class AS c
-            CROSS JOIN LATERAL (SELECT coalesce(c.relacl, acldefault('r', c.relowner))
-                UNION ALL SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped) AS l (acl)
-            CROSS JOIN aclexplode(l.acl) AS e
-            CROSS JOIN LATERAL (SELECT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END) AS r (name)
-            WHERE c.oid = relation AND e.privilege_type = 'INSERT' AND NOT has_sequence_privilege(e.grantee, ids.source, 'USAGE, UPDATE')
-            HAVING count(*) > 0);
+            SELECT format('roles that insert rows need: GRANT USAGE ON SEQUENCE %s TO %s', source_name, string_agg(w.role, ', ' ORDER BY w.role))
+            FROM _snowflake.without_usage(relation, ids.source) AS w (role) HAVING count(*) > 0);
         -- A table may also be set up before its server is.
         PERFORM _snowflake.warn_if_not_ready(ids.source);
         -- If the column refers to another table's key, all rows may give its value.

@@ -9,6 +9,7 @@
 # Takes about half a minute after the build. Nothing changes outside a temporary folder, but
 # the page: PAGE=FILE, by default demo.html in the build folder. KEEP=1 leaves the servers
 # running.
+
 # Nobody waits for the compiler to optimize what runs for half a minute.
 profile=servers
 . "$(dirname "$0")/../tools/env.sh"

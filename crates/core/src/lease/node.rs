@@ -40,8 +40,8 @@
 //! a fifth sooner or later, so that servers do not ask all at once; and at once when a caller needs
 //! more: [`Node::need`]. A registry that is slow to answer is asked later than it has said, by ten
 //! times what the answer took, but by its pause at most. One that does not answer is asked again
-//! until it does: after 20 ms at first, at most a second apart, or ten while more than half of the bound is left. A standby makes
-//! no contact, see [`NodeInput::in_recovery`].
+//! until it does: after 20 ms at first, at most a second apart, or ten while more than half of the
+//! bound is left. A standby makes no contact, see [`NodeInput::in_recovery`].
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -39,7 +39,8 @@
 //! 5. **The registry's clock goes back.** A patience that would then last longer than a
 //!    patience is cut, and so is a grace period: nobody waits longer.
 //! 6. **A lead does not grow.** See `State::extended`. A young lease is short, and that of a claim
-//!    stays so: who comes next leads by what is left of it.
+//!    stays so: who comes next leads by what is left of it. Who leads because of a loss, or of a new
+//!    pool, gets a patience past its floor, or a hold if that is less, as no crash has moved it.
 //! 7. **A wrong clock.** A server more than a day past the registry's clock and the greatest
 //!    time that it has stored is refused, so a server whose clock is wrong is told before it
 //!    issues, and no server moves a bound by more. A generator that leads its server's

@@ -785,8 +785,9 @@ fn a_second_switchover_costs_what_one_costs() {
 /// A grant that leads by what a loss adds is lost by a second loss, which takes little itself.
 #[test]
 fn a_second_loss_knows_how_far_grants_led_since_the_first_one() {
-    let mut world = world(2, 2);
+    let mut world = world(2, 3);
     down(&mut world, 1);
+    down(&mut world, 2);
     world.seconds(10);
     world.replace(1, How::Promotion);
     assert!(waits(&mut world, 0) >= 50);
@@ -795,17 +796,7 @@ fn a_second_loss_knows_how_far_grants_led_since_the_first_one() {
     world.seconds(5);
     let lost = world.changes_since(|rows| rows.len() == 1);
     world.replace(lost, How::Promotion);
-    world.servers[1].fixed = WorkerId::new(1);
-    world.crash(1, true);
-    for _ in 0..300 {
-        world.issue(0);
-        world.pass(SECOND);
-        world.contact(1);
-        world.issue(1);
-    }
-    assert_eq!(held(&world, 1), Some(1));
-    assert!(world.servers[1].issued_at.is_some());
-    world.check();
+    nothing_is_issued_twice(world);
 }
 
 /// The same within seconds: an administrator ends both grace periods.
