@@ -16,16 +16,17 @@ const GRANT_WAIT: Millis = Millis::new(5000);
 /// registry. A cancelled query ends the wait.
 #[cold]
 pub fn await_worker_id(shared: &Shared) -> bool {
-    let lease = shared.server();
     let from = os_clock::boot();
     let is_granted = loop {
-        if lease.generation().worker().is_some() {
+        // Both under one lock: a server may leave its registry, and have its worker ID at once.
+        let (worker, waits) = shared.with_lease(|_, state| {
+            let is_registered = state.tenure.bound.is_some();
+            let waits = is_registered.then(|| state.shown.waits_since.unwrap_or(from));
+            (state.tenure.generation.worker(), waits)
+        });
+        if worker.is_some() {
             break true;
         }
-        let waits = shared.with_lease(|_, state| {
-            let is_registered = state.tenure.bound.is_some();
-            is_registered.then(|| state.shown.waits_since.unwrap_or(from))
-        });
         let Some(since) = waits else {
             break false;
         };
