@@ -12,7 +12,7 @@
 -- 3. This script runs as a superuser, even if the owner of the database, who is none, makes
 --    the extension. That owner may drop snowflake_id at any moment, and make a schema of the
 --    same name; not every minor release of PostgreSQL keeps a required extension until this one
---    is made. So the script first locks a table of snowflake_id, as src/guard.rs does, which
+--    is made. So the script first locks a table of snowflake_id, as src/postgres/own_tables.rs does, which
 --    keeps snowflake_id here until the transaction ends, and looks at what it has locked. It
 --    calls nothing of schema _snowflake before.
 SET LOCAL search_path = pg_catalog, pg_temp;

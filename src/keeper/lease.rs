@@ -28,15 +28,16 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::from_server;
-use super::super::error::client::ReplyWait;
-use super::super::error::keeper::{LeaseTexts, etcd_grown, reason, remedy};
-use super::super::lease_state::{
+use crate::keeper::client_error::ReplyWait;
+use crate::keeper::error::{LeaseTexts, etcd_grown};
+use crate::keeper::target::Target;
+use crate::postgres::encoding::from_server;
+use crate::server::lease_error::{reason, remedy};
+use crate::server::lease_state::{
     Blocked, KeptLease, LeaseSlot, LeaseState, Short, Shown, ShownFailure,
 };
-use super::super::shmem::Shared;
-use super::super::{guc, os_clock, server_key, start_file};
-use super::target::Target;
+use crate::server::shmem::Shared;
+use crate::server::{guc, os_clock, server_key, start_file};
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::node::{
     Change, HeldLease, LeaseError, LeaseFailure, NEED_LASTS, Next, Node, NodeInput,

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::error::client::{self, ReplyWait};
-use super::super::shmem::Shared;
-use super::super::{compat, server_key};
-use super::lease::{End, Lease, Outcome, Release};
-use super::target::Target;
+use crate::keeper::client_error::{self, ReplyWait};
+use crate::keeper::lease::{End, Lease, Outcome, Release};
+use crate::keeper::target::Target;
+use crate::postgres::compat;
+use crate::server::server_key;
+use crate::server::shmem::Shared;
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::node::Node;
 use snowflake_core::lease::{Nonce, Reply, Request};
@@ -107,7 +108,7 @@ impl Line {
             self.client.as_ref().and_then(RegistryClient::take)
         {
             for finding in &heard.findings {
-                client::two_take_writes(finding).warning();
+                client_error::two_take_writes(finding).warning();
             }
             if let Some(asked) = self.asked.take_if(|asked| asked.number == number) {
                 let is_mine = |it: &Reply| (it.nonce, it.number) == (asked.nonce, number);
@@ -115,11 +116,13 @@ impl Line {
                 let outcome = match &heard.reply {
                     Ok(reply) if is_mine(reply) => Outcome {
                         reply: Ok(reply.clone()),
-                        from: client::answered(&heard),
+                        from: client_error::answered(&heard),
                         grown: None,
                     },
                     Ok(_) => Outcome::failed(other.to_string()),
-                    Err(why) => Outcome::failed(client::sentence(&heard, why, pool, &asked.wait)),
+                    Err(why) => {
+                        Outcome::failed(client_error::sentence(&heard, why, pool, &asked.wait))
+                    }
                 };
                 let grown = Some(heard.grown);
                 return Some((asked, Outcome { grown, ..outcome }));

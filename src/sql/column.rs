@@ -5,14 +5,16 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::DatabaseText;
-use super::super::error::{self, Error};
-use super::super::label::Described;
-use super::super::limit;
-use super::super::session;
-use super::super::session_generator::SessionGenerator;
-use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
-use super::call::{c_function, columns};
+use crate::postgres::encoding::DatabaseText;
+use crate::postgres::size_limit;
+use crate::postgres::{catalog, compat, spi, time};
+use crate::server::{os_clock, shmem};
+use crate::session;
+use crate::session::generator::SessionGenerator;
+use crate::session::label::Described;
+use crate::session::mark;
+use crate::sql::call::{c_function, columns};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::{SnowflakeId, WorkerId};
 use snowflake_core::label::generator::Generator;
 
@@ -100,7 +102,7 @@ c_function!(snowflake_internal_read_as_owner, |call| {
     if !unsafe { pg_sys::has_privs_of_role(compat::user(), owner) } {
         return Err(error::not_the_owner(&catalog::relation_name(relation)));
     }
-    let query = call.measured(1, &limit::QUERY).cast_mut_ptr();
+    let query = call.measured(1, &size_limit::QUERY).cast_mut_ptr();
     // SAFETY: a text; the copy of it is NUL-terminated.
     let query = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(query)) };
     Ok(spi::read_as(query, owner)?.map(DatabaseText))

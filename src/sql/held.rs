@@ -1,17 +1,17 @@
-//! The two ways by which what users call keeps the extension first: see [`super::super::guard`].
+//! The two ways by which what users call keeps the extension first: see [`crate::postgres::own_tables`].
 
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::super::error::Error;
-use super::super::guard::{self, Until};
-use super::super::spi;
-use super::call::{Call, c_function};
+use crate::postgres::own_tables::{self, Until};
+use crate::postgres::spi;
+use crate::sql::call::{Call, c_function};
+use crate::sql::error::Error;
 
 // `snowflake_internal_hold()`: for functions. The transaction keeps the lock.
 c_function!(snowflake_internal_hold, |call| {
-    guard::hold(call.function()?, Until::EndOfTransaction).map(drop)
+    own_tables::hold(call.function()?, Until::EndOfTransaction).map(drop)
 });
 
 // A procedure that may commit: it calls the one of the same name and arguments in the schema
@@ -25,7 +25,7 @@ c_function!(snowflake_internal_held_procedure, |call| {
         true => Until::GivenBack,
         false => Until::EndOfTransaction,
     };
-    let held = guard::hold(function, until)?;
+    let held = own_tables::hold(function, until)?;
     call_inner(call, function, held.schema, may_commit)?;
     if may_commit {
         held.give_back();

@@ -1,0 +1,27 @@
+//! How a session, or the main thread of a background worker, waits for another server.
+
+use std::ffi::c_int;
+use std::time::Instant;
+
+use crate::postgres::compat;
+use snowflake_registry_client::libpq::wait::{Ended, Ready, Waiter, Wanted, millis_until};
+
+/// Waits for the latch as well. An interrupt such as a cancelled query raises its error, and the
+/// end of the postmaster ends the process.
+pub struct Backend;
+
+impl Waiter for Backend {
+    fn wait(&mut self, socket: c_int, wanted: Wanted, deadline: Instant) -> Result<Ready, Ended> {
+        let (read, write) = (wanted != Wanted::Write, wanted != Wanted::Read);
+        loop {
+            pgrx::check_for_interrupts!();
+            let left = millis_until(deadline);
+            if compat::wait_socket(socket, read, write, i64::from(left)) {
+                return Ok(Ready::Yes);
+            }
+            if left == 0 {
+                return Ok(Ready::No);
+            }
+        }
+    }
+}
