@@ -12,8 +12,8 @@ use snowflake_core::label::duration::rounded;
 use snowflake_core::lease::{Answer, RegistryError};
 use snowflake_registry_client::etcd::host::EtcdError;
 use snowflake_registry_client::libpq::LibpqError;
-use snowflake_registry_client::postgres::{Finding, Found, PostgresError, Said};
-use snowflake_registry_client::request::{Heard, RequestError};
+use snowflake_registry_client::postgres::{Finding, HostReply, OtherHost, PostgresError};
+use snowflake_registry_client::request::{RegistryAnswer, RequestError};
 
 /// How long the keeper waits for a reply.
 pub struct ReplyWait {
@@ -41,7 +41,12 @@ impl ReplyWait {
 }
 
 /// Why there is no reply: a sentence, or several.
-pub fn sentence(heard: &Heard, why: &RequestError, pool: &str, wait: &ReplyWait) -> String {
+pub fn sentence(
+    heard: &RegistryAnswer,
+    why: &RequestError,
+    pool: &str,
+    wait: &ReplyWait,
+) -> String {
     let host = match heard.host.as_str() {
         "" => "registry",
         host => host,
@@ -76,7 +81,7 @@ pub fn sentence(heard: &Heard, why: &RequestError, pool: &str, wait: &ReplyWait)
 }
 
 /// Which of several hosts has answered, and what others have said; else nothing.
-pub fn answered(heard: &Heard) -> String {
+pub fn answered(heard: &RegistryAnswer) -> String {
     match heard.has_several_hosts && !heard.host.is_empty() {
         true => joined(
             &format!("The {} answered.", heard.host),
@@ -86,7 +91,7 @@ pub fn answered(heard: &Heard) -> String {
     }
 }
 
-fn others_said(heard: &Heard) -> String {
+fn others_said(heard: &RegistryAnswer) -> String {
     match words(&heard.others) {
         words if words.is_empty() => String::new(),
         words => format!("Of the other hosts: {}.", words.join("; ")),
@@ -94,8 +99,8 @@ fn others_said(heard: &Heard) -> String {
 }
 
 /// What hosts have said whose answer does not count.
-fn words(said: &[Said]) -> Vec<String> {
-    let words = |said: &Said| {
+fn words(said: &[HostReply]) -> Vec<String> {
+    let words = |said: &HostReply| {
         let host = &said.host;
         match &said.reply {
             Ok(reply) => match reply.answer {
@@ -113,19 +118,19 @@ fn words(said: &[Said]) -> Vec<String> {
 pub fn two_take_writes(finding: &Finding) -> Error {
     let Finding { used, other, found } = finding;
     let (what, hint) = match found {
-        Found::Stopped => (
+        OtherHost::Stopped => (
             "It is an older copy of the registry, and serves nobody.",
             "Stop it, and make it a standby of the one in use.",
         ),
-        Found::Copy => (
+        OtherHost::Copy => (
             "It is a copy of the registry, and serves as well.",
             "Stop the one that must not count at once: both may lease the same worker ID.",
         ),
-        Found::Newer => (
+        OtherHost::Newer => (
             "It is a newer copy of the registry, and this server asks that one from now on.",
             "Stop the older one: it may lease the same worker IDs to servers that ask only it.",
         ),
-        Found::Foreign => (
+        OtherHost::Foreign => (
             "It is another registry.",
             "Take it out of \"snowflake_id.registry\": both may lease the same worker IDs.",
         ),

@@ -34,7 +34,7 @@ use crate::keeper::target::Target;
 use crate::postgres::encoding::from_server;
 use crate::server::lease_error::{reason, remedy};
 use crate::server::lease_state::{
-    Blocked, KeptLease, LeaseSlot, LeaseState, Short, Shown, ShownFailure,
+    KeptLease, LeaseSlot, LeaseState, SearchObstacle, Short, ShownFailure, ShownLease,
 };
 use crate::server::shmem::Shared;
 use crate::server::{guc, os_clock, server_key, start_file};
@@ -84,7 +84,7 @@ pub enum End {
 }
 
 /// An instant past which a caller needs a bound.
-struct Needed {
+struct BoundNeed {
     instant: UnixMillis,
     told: BootNanos,
 }
@@ -97,7 +97,7 @@ pub struct Lease {
     node: Node,
     /// The latest instant that a caller needs, until the bound is past it, or no session
     /// tells it again.
-    needed: Option<Needed>,
+    needed: Option<BoundNeed>,
     /// The log has told that the bound was reached.
     has_ended: bool,
 }
@@ -168,7 +168,7 @@ impl Lease {
                 if tenure.bound.is_some() == tenure.generation.worker().is_some() {
                     state.tenure = tenure.closed();
                 }
-                state.shown = Shown::default();
+                state.shown = ShownLease::default();
             }
             if state.tenure.generation.worker().is_none() {
                 state.shown.waits_since = Some(os_clock::boot());
@@ -199,7 +199,7 @@ impl Lease {
     /// Takes what sessions need, and forgets what no session tells again.
     pub fn hear_sessions(&mut self) {
         let now = moment(None);
-        let is_old = |it: &mut Needed| now.boot.since(it.told) >= NEED_LASTS;
+        let is_old = |it: &mut BoundNeed| now.boot.since(it.told) >= NEED_LASTS;
         if self.needed.take_if(is_old).is_some() {
             self.node.need_no_more();
         }
@@ -208,7 +208,7 @@ impl Lease {
             self.node.need(instant);
             if self.needed.as_ref().is_none_or(|it| instant >= it.instant) {
                 let told = now.boot;
-                self.needed = Some(Needed { instant, told });
+                self.needed = Some(BoundNeed { instant, told });
             }
             self.know_need();
         }
@@ -342,7 +342,7 @@ impl Lease {
         let from = &self.texts.from;
         let obstacle = self.node.failure().map(|it| obstacle_of(it, from, reading));
         let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
-        let blocked = self.node.search_failure().map(|failure| Blocked {
+        let blocked = self.node.search_failure().map(|failure| SearchObstacle {
             obstacle: obstacle_of(failure, from, reading),
             reading,
         });

@@ -45,7 +45,7 @@ pub fn is_stopping() -> bool {
 }
 
 /// A request that was sent.
-struct Asked {
+struct SentRequest {
     nonce: Nonce,
     number: u64,
     wait: ReplyWait,
@@ -60,7 +60,7 @@ pub struct Line {
     releases: VecDeque<Release>,
     bell: Rc<Bell>,
     client: Option<RegistryClient>,
-    asked: Option<Asked>,
+    asked: Option<SentRequest>,
     /// The registry is on this server itself.
     here: Arc<AtomicBool>,
 }
@@ -101,8 +101,8 @@ impl Line {
     }
 
     /// What became of the request that is under way, if that is known.
-    fn outcome(&mut self) -> Option<(Asked, Outcome)> {
-        let is_late = |asked: &Asked| Instant::now() >= asked.until;
+    fn outcome(&mut self) -> Option<(SentRequest, Outcome)> {
+        let is_late = |asked: &SentRequest| Instant::now() >= asked.until;
         let pool = &self.target.pool;
         while let Some(RequestOutcome { number, heard }) =
             self.client.as_ref().and_then(RegistryClient::take)
@@ -144,8 +144,14 @@ impl Line {
     }
 
     /// Hands over what became of a request. `end`: the lease was stopped, and its IDs end there.
-    fn take(&mut self, shared: &Shared, asked: &Asked, outcome: Outcome, end: Option<UnixMillis>) {
-        let Asked { nonce, number, .. } = *asked;
+    fn take(
+        &mut self,
+        shared: &Shared,
+        asked: &SentRequest,
+        outcome: Outcome,
+        end: Option<UnixMillis>,
+    ) {
+        let SentRequest { nonce, number, .. } = *asked;
         let is_its = |node: &Node| (node.nonce(), node.latest_number()) == (nonce, number);
         let is_release = |release: &Release| release.request.is_none() && is_its(&release.node);
         if let Some(at) = self.releases.iter().position(is_release) {
@@ -191,9 +197,9 @@ impl Line {
     }
 
     /// Sends a request, for which the thread is started if there is none.
-    fn send(&mut self, request: Request, wait: ReplyWait) -> Result<(), (Asked, String)> {
+    fn send(&mut self, request: Request, wait: ReplyWait) -> Result<(), (SentRequest, String)> {
         let timeout = wait.duration();
-        let asked = Asked {
+        let asked = SentRequest {
             nonce: request.nonce,
             number: request.number,
             wait,
@@ -245,7 +251,7 @@ impl Line {
 
     /// Waits for what becomes of the request that is under way; `None` if that is not known
     /// by the deadline.
-    fn await_outcome(&mut self, deadline: Instant) -> Option<(Asked, Outcome)> {
+    fn await_outcome(&mut self, deadline: Instant) -> Option<(SentRequest, Outcome)> {
         while self.asked.is_some() {
             self.bell.silence();
             let outcome = self.outcome();

@@ -335,7 +335,7 @@ fn wait_event(event: WaitsFor) -> u32 {
     let name = match event {
         WaitsFor::Clock => c"SnowflakeClock",
         WaitsFor::Server => c"SnowflakeServer",
-        WaitsFor::Keeper => c"SnowflakeKeeper",
+        WaitsFor::Keeper => c"SnowflakeKeeperMain",
         WaitsFor::Mark => c"SnowflakeMark",
         WaitsFor::Lease => c"SnowflakeLease",
     };

@@ -58,18 +58,18 @@ const EXTENSIONS: [(&CStr, &CStr, &CStr); 2] = [
 #[derive(Clone, Copy)]
 pub enum Until {
     EndOfTransaction,
-    /// Over transactions; an abort gives it back too. [`Held::give_back`] ends it.
+    /// Over transactions; an abort gives it back too. [`HeldExtension::give_back`] ends it.
     GivenBack,
 }
 
 /// An extension that nobody can drop.
-pub struct Held {
+pub struct HeldExtension {
     tag: pg_sys::LOCKTAG,
     /// The schema of its internal functions.
     pub schema: &'static CStr,
 }
 
-impl Held {
+impl HeldExtension {
     /// Ends what lasts over transactions.
     pub fn give_back(mut self) {
         // SAFETY: the session has this lock, unless its transaction was aborted.
@@ -80,7 +80,7 @@ impl Held {
 const LOCK: i32 = pg_sys::AccessShareLock.cast_signed();
 
 /// Keeps the extension to which a function belongs.
-pub fn hold(function: pg_sys::Oid, until: Until) -> Result<Held, Error> {
+pub fn hold(function: pg_sys::Oid, until: Until) -> Result<HeldExtension, Error> {
     let extension = extension_of(pg_sys::ProcedureRelationId, function);
     let extension = extension.ok_or_else(error::extension_is_gone)?;
     let tag = lock(extension, until);
@@ -104,7 +104,7 @@ pub fn hold(function: pg_sys::Oid, until: Until) -> Result<Held, Error> {
         }
     }
     let (.., schema, _) = used.last().ok_or_else(error::extension_is_gone)?;
-    Ok(Held { tag, schema })
+    Ok(HeldExtension { tag, schema })
 }
 
 /// Keeps the extension until the transaction ends; `None` if this database does not have it.

@@ -16,7 +16,7 @@ use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_registry_client::etcd::host::{EtcdError, EtcdRegistry};
 use snowflake_registry_client::etcd::url::Url;
-use snowflake_registry_client::libpq::wait::{Waiter, Wanted};
+use snowflake_registry_client::libpq::wait::{SocketEvent, Waiter};
 use snowflake_registry_client::mailbox::{self, Bell, Worker};
 
 /// How long a function of an administrator waits for etcd.
@@ -30,9 +30,9 @@ const THREADS_MAX: usize = 8;
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts a thread until it ends.
-struct Counted;
+struct ThreadCount;
 
-impl Counted {
+impl ThreadCount {
     /// `None` if there are too many.
     fn new() -> Option<Self> {
         let count = THREADS.fetch_add(1, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for ThreadCount {
     fn drop(&mut self) {
         THREADS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -56,7 +56,7 @@ fn run<T: Send + 'static>(
 ) -> Result<T, Error> {
     let no_thread = |why| etcd_error::unreachable(&format!("Could not start a thread: {why}."));
     let bell = Bell::new().map_err(no_thread)?;
-    let counted = Counted::new().ok_or_else(|| {
+    let counted = ThreadCount::new().ok_or_else(|| {
         let why = "Calls of this session that were cancelled have not ended yet.";
         etcd_error::unreachable(why)
     })?;
@@ -75,7 +75,7 @@ fn run<T: Send + 'static>(
             return Err(etcd_error::unreachable("The thread that asks has ended."));
         }
         // A cancelled query ends the wait by its error.
-        let _ = Backend.wait(bell.socket(), Wanted::Read, Instant::now() + TIMEOUT);
+        let _ = Backend.wait(bell.socket(), SocketEvent::Read, Instant::now() + TIMEOUT);
     }
 }
 

@@ -251,7 +251,7 @@ unsafe extern "C-unwind" fn assign_new_keys(_value: *const c_char, extra: *mut c
 }
 
 /// What the text of `snowflake_id.worker_id` says.
-enum Wanted {
+enum WorkerSetting {
     Nothing,
     Number(WorkerId),
     Hostname,
@@ -259,13 +259,13 @@ enum Wanted {
 }
 
 /// Reads `snowflake_id.worker_id`; `None` if it has none of its forms.
-fn wanted(text: &str) -> Option<Wanted> {
+fn wanted(text: &str) -> Option<WorkerSetting> {
     let mut words = text.split_ascii_whitespace();
     match (words.next(), words.next(), words.next()) {
-        (None, ..) => Some(Wanted::Nothing),
-        (Some("hostname"), None, None) => Some(Wanted::Hostname),
-        (Some("env"), Some(name), None) => Some(Wanted::Env(name.to_string())),
-        (Some(number), None, None) => number_in(number).map(Wanted::Number),
+        (None, ..) => Some(WorkerSetting::Nothing),
+        (Some("hostname"), None, None) => Some(WorkerSetting::Hostname),
+        (Some("env"), Some(name), None) => Some(WorkerSetting::Env(name.to_string())),
+        (Some(number), None, None) => number_in(number).map(WorkerSetting::Number),
         _ => None,
     }
 }
@@ -379,15 +379,15 @@ static FOUND: OnceLock<(Option<WorkerId>, Source)> = OnceLock::new();
 pub fn worker() -> (Option<WorkerId>, Source) {
     *FOUND.get_or_init(|| {
         let (number, source, what) = match wanted(&text(&WORKER_ID)) {
-            None | Some(Wanted::Nothing) => return (None, Source::None),
-            Some(Wanted::Number(worker)) => return (Some(worker), Source::Setting),
-            Some(Wanted::Hostname) => {
+            None | Some(WorkerSetting::Nothing) => return (None, Source::None),
+            Some(WorkerSetting::Number(worker)) => return (Some(worker), Source::Setting),
+            Some(WorkerSetting::Hostname) => {
                 let host = start_file::host_name();
                 let number = ordinal_in(&host).unwrap_or_default().to_string();
                 let what = format!("The host name is \"{host}\"");
                 (number, Source::Hostname, what)
             }
-            Some(Wanted::Env(name)) => {
+            Some(WorkerSetting::Env(name)) => {
                 let value = std::env::var(&name).unwrap_or_default();
                 let what =
                     format!("Variable \"{name}\" of the server's environment is \"{value}\"");

@@ -7,11 +7,11 @@ use pgrx::spi::quote_literal;
 use crate::error::{Code, Error, invalid, joined, not_ready, not_supported};
 use crate::postgres::compat;
 use crate::postgres::time::display;
-use crate::server::lease_state::{Shown, ShownFailure};
+use crate::server::lease_state::{ShownFailure, ShownLease};
 use snowflake_core::id::WorkerId;
 use snowflake_core::label::duration::rounded;
 use snowflake_core::lease::node::{FLOOR_LIMIT, LeaseError};
-use snowflake_core::lease::{Cause, Fence, FloorCause, Named, RegistryError, RegistryMillis};
+use snowflake_core::lease::{Cause, Fence, FloorCause, HolderName, RegistryError, RegistryMillis};
 
 /// There is no background worker.
 pub fn not_running() -> String {
@@ -26,7 +26,7 @@ pub fn not_running() -> String {
 }
 
 /// The server has no worker ID from the registry.
-pub fn no_worker_id(shown: &Shown, has_keeper: bool) -> Error {
+pub fn no_worker_id(shown: &ShownLease, has_keeper: bool) -> Error {
     let detail = match &shown.failure {
         _ if !has_keeper => not_running(),
         Some(obstacle) => match obstacle.held {
@@ -46,7 +46,7 @@ pub fn no_worker_id(shown: &Shown, has_keeper: bool) -> Error {
 
 /// The clock was set back, and the server has got no worker ID for the time that it shows:
 /// `error` says so for a generator that waits.
-pub fn no_other_worker(error: Error, shown: &Shown, has_keeper: bool) -> Error {
+pub fn no_other_worker(error: Error, shown: &ShownLease, has_keeper: bool) -> Error {
     let why = match &shown.failure {
         _ if !has_keeper => not_running(),
         Some(obstacle) => failure(obstacle),
@@ -313,7 +313,7 @@ fn at(at: RegistryMillis) -> String {
 }
 
 /// A server for people.
-fn named(holder: &Named) -> String {
+fn named(holder: &HolderName) -> String {
     let address = match holder.address.as_str() {
         "" => String::new(),
         address => format!(" ({address})"),

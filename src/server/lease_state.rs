@@ -43,9 +43,9 @@ pub struct LeaseState {
     /// The node, for a keeper that takes over from one that has ended. `None` if no registry
     /// is asked.
     pub link: Option<KeptLease>,
-    pub shown: Shown,
+    pub shown: ShownLease,
     /// What is in the way of another worker ID, after a clock rollback.
-    pub blocked: Option<Blocked>,
+    pub blocked: Option<SearchObstacle>,
 }
 
 impl LeaseState {
@@ -55,9 +55,9 @@ impl LeaseState {
             tenure,
             granted: Generation::NONE,
             link: None,
-            shown: Shown {
+            shown: ShownLease {
                 since,
-                ..Shown::default()
+                ..ShownLease::default()
             },
             blocked: None,
         }
@@ -71,13 +71,13 @@ impl LeaseState {
 
 /// Why the server gets no other worker ID.
 #[derive(Clone)]
-pub struct Blocked {
+pub struct SearchObstacle {
     pub obstacle: ShownFailure,
     /// Both clocks then.
     pub reading: Reading,
 }
 
-impl Blocked {
+impl SearchObstacle {
     /// Whether it holds for a clock that shows this: not if that was stepped since.
     pub fn holds(&self, now: Reading) -> bool {
         now.stepped_since(self.reading) == Millis::ZERO
@@ -177,7 +177,7 @@ pub struct KeptLease {
 
 /// What views and errors show.
 #[derive(Clone, Default)]
-pub struct Shown {
+pub struct ShownLease {
     /// The registry without its secrets. Empty without a registry.
     pub registry: Short<200>,
     /// The pool. Empty without a registry.

@@ -50,8 +50,8 @@ use crate::postgres::{catalog, time};
 use crate::server::error::{self, Error};
 use crate::server::lease_state::{LeaseSlot, LeaseState};
 use crate::server::{guc, os_clock, start_file};
-use snowflake_core::horizon::lock_list::{LockList, Noted};
-use snowflake_core::horizon::{ProcessHolds, Processes, Used};
+use snowflake_core::horizon::lock_list::{LockFlag, LockList};
+use snowflake_core::horizon::{PlaceCount, ProcessHolds, Processes};
 use snowflake_core::id::layout::Layout;
 use snowflake_core::id::shuffle::Shuffle;
 use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
@@ -82,9 +82,9 @@ pub struct Shared {
     tenure_changed: UnsafeCell<pg_sys::ConditionVariable>,
     mark_raised: UnsafeCell<pg_sys::ConditionVariable>,
     holders: &'static [ProcessHolds],
-    holders_used: Used,
+    holders_used: PlaceCount,
     lock_list: UnsafeCell<LockList>,
-    noted: Noted,
+    noted: LockFlag,
     defaults: &'static [Slot],
     others: &'static [Slot],
     locks: [*mut pg_sys::LWLockPadded; 3],
@@ -158,6 +158,7 @@ pub fn shared() -> Result<&'static Shared, Error> {
 }
 
 const NAME: &CStr = c"snowflake_id";
+
 /// One of our three lightweight locks. Each has a tranche of its own, whose name is the wait
 /// event of those that wait for it.
 #[derive(Clone, Copy)]
@@ -167,9 +168,13 @@ enum Lock {
     Holds,
 }
 
-const LOCK_NAMES: [&CStr; 3] = [c"SnowflakeTable", c"SnowflakeIdentity", c"SnowflakeHolds"];
+const LOCK_NAMES: [&CStr; 3] = [
+    c"SnowflakeSlotTable",
+    c"SnowflakeClockState",
+    c"SnowflakeHoldList",
+];
 
-/// The place of AddinShmemInitLock among PostgreSQL's own locks, the same from 15 to 18.
+/// The place of AddinShmemInitLock among PostgreSQL's own locks, the same from 15 to 19.
 const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
 /// How long a session sleeps at most before it looks again at a tenure: what it waits for
@@ -232,7 +237,7 @@ impl Shared {
     }
 
     /// Whether there may be locks that hold generators.
-    pub const fn noted(&self) -> &Noted {
+    pub const fn noted(&self) -> &LockFlag {
         &self.noted
     }
 
@@ -663,9 +668,9 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot, holders: *mut Proces
             tenure_changed: UnsafeCell::default(),
             mark_raised: UnsafeCell::default(),
             holders,
-            holders_used: Used::default(),
+            holders_used: PlaceCount::default(),
             lock_list: UnsafeCell::default(),
-            noted: Noted::default(),
+            noted: LockFlag::default(),
             defaults,
             others,
             locks: LOCK_NAMES.map(|name| pg_sys::GetNamedLWLockTranche(name.as_ptr())),

@@ -6,11 +6,11 @@
 //!
 //! | cells | end |
 //! |---|---|
-//! | [`Known`]: the label, and [`Facts`] of the catalog (that the sequence can hold a mark, and in which file) | a relcache invalidation of the sequence |
+//! | [`KnownLabel`]: the label, and [`Facts`] of the catalog (that the sequence can hold a mark, and in which file) | a relcache invalidation of the sequence |
 //! | [`Contexts`]: the [`IssueContext`] to issue (lock held, slot pinned, USAGE checked for this user) | the same, or the end of the transaction |
-//! | [`Open`]: the pin, and what is undone or settled | the end of the transaction |
-//! | [`Noted`]: numbers of transactions | none: another transaction has another number |
-//! | [`Kept`]: the last ID, hints | the entry is used for another relation |
+//! | [`OpenUse`]: the pin, and what is undone or settled | the end of the transaction |
+//! | [`TransactionNotes`]: numbers of transactions | none: another transaction has another number |
+//! | [`RelationHints`]: the last ID, hints | the entry is used for another relation |
 //!
 //! The path of each ID compares a few fields of the context and then uses shared memory.
 //! [`SessionGenerator::fill`] does everything else, once per transaction.
@@ -27,7 +27,7 @@ use crate::postgres::{catalog, compat};
 use crate::server::shmem::{self, Shared, SlotKey};
 use crate::server::{guc, os_clock};
 use crate::session::error::{self, Error};
-use crate::session::label::{self, Described};
+use crate::session::label::{self, ParsedLabel};
 use crate::session::{lease_wait, mark};
 use snowflake_core::id::layout::{Layout, Stamp};
 use snowflake_core::id::shuffle::Shuffle;
@@ -52,9 +52,9 @@ macro_rules! lifetime {
 
 lifetime! {
     /// What the catalogs say: until the relation changes.
-    Known {
+    KnownLabel {
         /// The label, and whether this is the default generator.
-        label: Option<(&'static Described, bool)>,
+        label: Option<(&'static ParsedLabel, bool)>,
         facts: Option<Facts>,
     }
 }
@@ -70,7 +70,7 @@ lifetime! {
 
 lifetime! {
     /// What this transaction has, and gives back or settles when it ends.
-    Open {
+    OpenUse {
         /// The slot that it has pinned, if any, and its key at that time.
         pinned: Option<(SlotKey, &'static Slot)>,
         /// It has created or rewritten the sequence.
@@ -83,7 +83,7 @@ lifetime! {
 lifetime! {
     /// What holds in the transaction with this number, and means nothing in any other one; 0 is
     /// none.
-    Noted {
+    TransactionNotes {
         /// It has locked the sequence until it ends.
         locked: u32,
         /// It has read the label.
@@ -99,7 +99,7 @@ lifetime! {
 
 lifetime! {
     /// What stays for as long as the entry is this relation's.
-    Kept {
+    RelationHints {
         /// The user who had which of the privileges, see [`SessionGenerator::lock_for`], and as
         /// of which change.
         checked: Option<(pg_sys::Oid, u32, u64)>,
@@ -113,11 +113,11 @@ lifetime! {
 #[derive(Default)]
 pub struct SessionGenerator {
     relation: Cell<pg_sys::Oid>,
-    known: Known,
+    known: KnownLabel,
     contexts: Contexts,
-    open: Open,
-    noted: Noted,
-    kept: Kept,
+    open: OpenUse,
+    noted: TransactionNotes,
+    kept: RelationHints,
     pending: Pending,
     /// This entry is, or was, the default generator's. Plans that name no generator
     /// keep the entry and compare no relation, so no other generator ever gets it.
@@ -126,18 +126,18 @@ pub struct SessionGenerator {
 
 #[derive(Clone, Copy)]
 pub struct Facts {
-    pub described: &'static Described,
+    pub described: &'static ParsedLabel,
     key: SlotKey,
     /// The file that holds the mark.
     file: u32,
     scale: Scale,
     /// What turns positions into IDs, and the generation of the server that this is for.
     /// Made once, since every transaction needs it.
-    made: Option<Made>,
+    made: Option<GenerationFacts>,
 }
 
 #[derive(Clone, Copy)]
-struct Made {
+struct GenerationFacts {
     generation: Generation,
     /// The label's generator, within the limits of this generation.
     generator: &'static Generator,
@@ -399,10 +399,15 @@ impl SessionGenerator {
     }
 
     /// What turns positions into IDs, in this generation.
-    fn make(&self, facts: &Facts, generation: Generation, shared: &Shared) -> Result<Made, Error> {
+    fn make(
+        &self,
+        facts: &Facts,
+        generation: Generation,
+        shared: &Shared,
+    ) -> Result<GenerationFacts, Error> {
         let generator = &facts.described.generator;
         lease_wait::check_rotation(|| self.name(), generator)?;
-        Ok(Made {
+        Ok(GenerationFacts {
             generation,
             generator: limited(generator, shared.server().max_ahead()),
             stamp: self.stamp(facts.described, generation.worker())?,
@@ -501,7 +506,7 @@ impl SessionGenerator {
     /// the generator, and must not hold up its owner. So the label may change until the next
     /// call, in the ways that leave existing IDs as they are. This works without preloading,
     /// in recovery, and in parallel workers.
-    pub fn describe(&self) -> Result<&'static Described, Error> {
+    pub fn describe(&self) -> Result<&'static ParsedLabel, Error> {
         let transaction = compat::transaction();
         if self.noted.locked.get() == transaction {
             return Ok(self.learn_label()?.0);
@@ -520,7 +525,7 @@ impl SessionGenerator {
     }
 
     /// The label, and whether this is the default generator. The relation is locked.
-    pub fn learn_label(&self) -> Result<(&'static Described, bool), Error> {
+    pub fn learn_label(&self) -> Result<(&'static ParsedLabel, bool), Error> {
         if let Some(known) = self.known.label.get() {
             return Ok(known);
         }
@@ -705,7 +710,7 @@ impl SessionGenerator {
     /// What every ID contains, besides its position, that this server issues for this
     /// label. If IDs carry the worker ID, refuses a server without one or with one that does not
     /// fit.
-    fn stamp(&self, described: &Described, worker: Option<WorkerId>) -> Result<Stamp, Error> {
+    fn stamp(&self, described: &ParsedLabel, worker: Option<WorkerId>) -> Result<Stamp, Error> {
         let layout = described.generator.layout;
         let max = layout.max_worker();
         let worker = match worker {
@@ -722,7 +727,7 @@ impl SessionGenerator {
 
     /// Why this server would issue no ID with this label: what [`Self::fill`] would
     /// find, except for privileges. The relation is locked.
-    pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
+    pub fn check_can_issue(&self, described: &ParsedLabel, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation())?;
         let worker = shared.server().generation().worker();
         self.stamp(described, worker).map(drop)
@@ -780,7 +785,7 @@ impl SessionGenerator {
     }
 
     /// The labels to which this entry points.
-    pub fn labels(&self) -> impl Iterator<Item = &'static Described> {
+    pub fn labels(&self) -> impl Iterator<Item = &'static ParsedLabel> {
         let label = self.known.label.get().map(|(described, _)| described);
         label
             .into_iter()

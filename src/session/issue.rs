@@ -9,7 +9,7 @@ use crate::server::shmem::{self, Shared};
 use crate::server::{guc, os_clock};
 use crate::session::error::{self, Error};
 use crate::session::generator::{IssueContext, Path, Purpose, SessionGenerator};
-use crate::session::label::Described;
+use crate::session::label::ParsedLabel;
 use crate::session::note;
 use crate::session::{lease_wait, mark, tx_holds};
 use snowflake_core::id::layout::Stamp;
@@ -20,7 +20,7 @@ use snowflake_core::label::generator::Generator;
 use snowflake_core::protocol;
 use snowflake_core::protocol::block::issue_block;
 use snowflake_core::protocol::clock::Reading;
-use snowflake_core::protocol::cursor::{Clocks, Issued, Step};
+use snowflake_core::protocol::cursor::{Clocks, IssuedRange, Step};
 use snowflake_core::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use snowflake_core::protocol::plan::{ReserveError, Settings};
 use snowflake_core::protocol::slot::{Reserving, Slot};
@@ -42,13 +42,13 @@ const BOUND_WAIT: Millis = Millis::new(5000);
 /// started meanwhile.
 const BOUND_TELL: Millis = Millis::new(1000);
 
-/// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`], this type
-/// is a [`Host`].
-struct Postgres<C>(C);
-
 /// How far ahead of the clock and of the bound a call may need a later bound. A registry
 /// gives none that is so far ahead, and a clock that was set back leaves the bound.
 const BOUND_LEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1000);
+
+/// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`], this type
+/// is a [`Host`].
+struct Postgres<C>(C);
 
 /// A session that asks for IDs.
 struct Caller {
@@ -112,7 +112,7 @@ impl Host for Postgres<Caller> {
 
     fn error(&self, why: IssueError) -> Error {
         let entry = self.0.entry;
-        let refused = |it: &Described| {
+        let refused = |it: &ParsedLabel| {
             let error = lease_wait::refused(&entry.name(), &it.generator, why);
             match why {
                 IssueError::Behind { by, .. }
@@ -452,8 +452,8 @@ pub fn next_block(entry: &'static SessionGenerator, count: u64) -> Result<Snowfl
 fn take<T>(
     entry: &'static SessionGenerator,
     given: Option<Stamp>,
-    issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Error>,
-    made: impl FnOnce(&IssueContext, &Issued) -> T,
+    issue: impl FnOnce(&Postgres<Caller>) -> Result<IssuedRange, Error>,
+    made: impl FnOnce(&IssueContext, &IssuedRange) -> T,
 ) -> Result<T, Error> {
     let mut host = host(entry, given.is_none(), Purpose::Issue)?;
     let issued = issue(&host)?;
@@ -480,7 +480,7 @@ fn take<T>(
 fn take_first(
     entry: &'static SessionGenerator,
     given: Option<Stamp>,
-    issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Error>,
+    issue: impl FnOnce(&Postgres<Caller>) -> Result<IssuedRange, Error>,
 ) -> Result<SnowflakeId, Error> {
     take(entry, given, issue, |context, issued| {
         let id = context.compose(issued.start);

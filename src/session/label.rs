@@ -22,7 +22,7 @@ pub const PROVIDER: &CStr = c"snowflake_id";
 
 /// A label, as text and as parsed.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct ParsedLabel {
     pub text: String,
     /// For people: the names of fields.
     pub label: Label,
@@ -30,7 +30,7 @@ pub struct Described {
     pub generator: Generator,
 }
 
-impl Described {
+impl ParsedLabel {
     fn new(text: &str, label: Label) -> Self {
         Self {
             text: text.to_string(),
@@ -43,12 +43,12 @@ impl Described {
 thread_local! {
     /// The labels of generators that this session has met, by their text. Entries point
     /// to them; [`forget_others`] frees those that none points to.
-    static KNOWN: RefCell<BTreeMap<&'static str, &'static Described>> =
+    static KNOWN: RefCell<BTreeMap<&'static str, &'static ParsedLabel>> =
         const { RefCell::new(BTreeMap::new()) };
     /// With more labels than this, [`forget_others`] frees the unused ones.
     static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
     /// The text that a function was given last; most often it is the next one again.
-    static GIVEN: RefCell<Option<Rc<Described>>> = const { RefCell::new(None) };
+    static GIVEN: RefCell<Option<Rc<ParsedLabel>>> = const { RefCell::new(None) };
 }
 
 /// With fewer labels, a search for unused ones is not worth its cost.
@@ -57,7 +57,7 @@ const CROWDED_MIN: usize = 64;
 /// Frees the labels that are not in use, if there are many: a session may outlive any
 /// number of labels. Called at the end of a transaction, when no function has a pointer
 /// to a label. The next search runs at twice the number of labels that are left.
-pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const Described>) {
+pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const ParsedLabel>) {
     if KNOWN.with_borrow(BTreeMap::len) <= CROWDED.get() {
         return;
     }
@@ -82,9 +82,9 @@ pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const Described>) {
 }
 
 /// The description of the default generator, which has no label.
-pub fn of_default() -> &'static Described {
-    static DEFAULT: OnceLock<Described> = OnceLock::new();
-    DEFAULT.get_or_init(|| Described::new("preset=default", Label::of_default()))
+pub fn of_default() -> &'static ParsedLabel {
+    static DEFAULT: OnceLock<ParsedLabel> = OnceLock::new();
+    DEFAULT.get_or_init(|| ParsedLabel::new("preset=default", Label::of_default()))
 }
 
 /// The text of a label that cannot be read, and the reason: it was set without the
@@ -93,7 +93,7 @@ pub type Unreadable = (String, LabelError);
 
 /// The label of a sequence, if it has one; valid as long as an entry points to the
 /// label. The sequence is locked.
-pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
+pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static ParsedLabel>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
     };
@@ -107,13 +107,13 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
         Ok(label)
     });
     let label = label.map_err(|error| (text.clone(), error))?;
-    let described: &'static Described = Box::leak(Box::new(Described::new(&text, label)));
+    let described: &'static ParsedLabel = Box::leak(Box::new(ParsedLabel::new(&text, label)));
     KNOWN.with_borrow_mut(|known| known.insert(&described.text, described));
     Ok(Some(described))
 }
 
 /// As [`of_sequence`], for a caller that looks repeatedly: nothing is kept.
-pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> {
+pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<ParsedLabel>>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
     };
@@ -125,16 +125,16 @@ pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> 
 }
 
 /// Reads a label that a user wrote.
-pub fn given(text: &str) -> Result<Rc<Described>, Error> {
+pub fn given(text: &str) -> Result<Rc<ParsedLabel>, Error> {
     last_given(text).map_err(|error| error::bad_label(text, &error))
 }
 
-fn last_given(text: &str) -> Result<Rc<Described>, LabelError> {
+fn last_given(text: &str) -> Result<Rc<ParsedLabel>, LabelError> {
     GIVEN.with_borrow_mut(|last| {
         if let Some(described) = last.as_ref().filter(|last| last.text == text) {
             return Ok(described.clone());
         }
-        let described = Rc::new(Described::new(text, Label::parse(text)?));
+        let described = Rc::new(ParsedLabel::new(text, Label::parse(text)?));
         *last = Some(described.clone());
         Ok(described)
     })

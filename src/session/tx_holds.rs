@@ -39,12 +39,12 @@ use crate::postgres::compat;
 use crate::server::shmem::{self, Shared, SlotKey};
 use crate::session::error::Error;
 use crate::session::horizon_error;
-use snowflake_core::horizon::lock_list::{self, LockList, Locks, Noted};
-use snowflake_core::horizon::{Held, Horizon, InsertError, ProcessHolds, Session};
+use snowflake_core::horizon::lock_list::{self, LockFlag, LockList, Locks};
+use snowflake_core::horizon::{Horizon, InsertError, ProcessHolds, Session, SessionHolds};
 use snowflake_core::id::UnixMillis;
 
 thread_local! {
-    static HELD: RefCell<Held> = const { RefCell::new(Held::NOTHING) };
+    static HELD: RefCell<SessionHolds> = const { RefCell::new(SessionHolds::NOTHING) };
     static HOLDER: Cell<Option<&'static ProcessHolds>> = const { Cell::new(None) };
 }
 
@@ -76,9 +76,9 @@ unsafe extern "C-unwind" fn on_exit(_code: std::ffi::c_int, _arg: pg_sys::Datum)
 }
 
 /// The places and the locks of this process.
-struct Ours(&'static ProcessHolds);
+struct ProcessSession(&'static ProcessHolds);
 
-impl Session for Ours {
+impl Session for ProcessSession {
     type Error = Error;
 
     fn holder(&self) -> &ProcessHolds {
@@ -94,7 +94,7 @@ impl Session for Ours {
 /// Holds a generator at an instant, before the session takes IDs of it. The transaction has
 /// pinned the slot.
 pub fn hold(shared: &Shared, key: SlotKey, at: UnixMillis) -> Result<(), Error> {
-    let ours = Ours(holder(shared)?);
+    let ours = ProcessSession(holder(shared)?);
     HELD.with_borrow_mut(|held| held.hold(&ours, key.bits(), at))
 }
 
@@ -186,7 +186,7 @@ pub fn locked(shared: &Shared) -> Vec<(u64, UnixMillis)> {
 }
 
 impl Locks for Shared {
-    fn noted(&self) -> &Noted {
+    fn noted(&self) -> &LockFlag {
         self.noted()
     }
 
@@ -236,13 +236,13 @@ fn search() -> Vec<(u64, UnixMillis)> {
 }
 
 /// Holds a generator for an ID of this tick, which may come from elsewhere, see
-/// [`Held::insert`].
+/// [`SessionHolds::insert`].
 pub fn insert(
     shared: &Shared,
     key: SlotKey,
     at: UnixMillis,
     horizon: &Horizon,
 ) -> Result<(), InsertError<Error>> {
-    let ours = Ours(holder(shared).map_err(InsertError::Unheld)?);
+    let ours = ProcessSession(holder(shared).map_err(InsertError::Unheld)?);
     HELD.with_borrow_mut(|held| held.insert(&ours, key.bits(), at, horizon))
 }

@@ -16,7 +16,7 @@ use crate::postgres::size_limit::{self, Limit};
 use crate::postgres::{compat, error_report, time};
 use crate::session;
 use crate::session::generator::{self, SessionGenerator};
-use crate::session::label::{self, Described};
+use crate::session::label::{self, ParsedLabel};
 use crate::sql::error::{self, Error};
 use snowflake_core::id::layout::{Fields, Layout};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
@@ -448,13 +448,13 @@ pub enum Whose {
     /// The default generator's, whose layout is a constant: reading its IDs needs
     /// neither a label nor the catalog.
     Default,
-    Generator(&'static SessionGenerator, &'static Described),
+    Generator(&'static SessionGenerator, &'static ParsedLabel),
     /// IDs of the layout in the text of a label.
-    Text(Rc<Described>),
+    Text(Rc<ParsedLabel>),
 }
 
 impl Whose {
-    fn described(&self) -> &Described {
+    fn described(&self) -> &ParsedLabel {
         match self {
             Self::Default => label::of_default(),
             Self::Generator(_, described) => described,

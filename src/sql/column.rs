@@ -11,7 +11,7 @@ use crate::postgres::{catalog, compat, spi, time};
 use crate::server::{os_clock, shmem};
 use crate::session;
 use crate::session::generator::SessionGenerator;
-use crate::session::label::Described;
+use crate::session::label::ParsedLabel;
 use crate::session::mark;
 use crate::sql::call::{c_function, columns};
 use crate::sql::error::{self, Error};
@@ -54,7 +54,7 @@ c_function!(snowflake_internal_next_id_range, |call| {
 /// A generator that runs has a cursor and a clock that only grow; a wall clock ahead of
 /// them would give a wrong answer. A generator that has issued nothing since the server
 /// started will start at its mark or now.
-fn next(entry: &SessionGenerator, described: &Described) -> Result<(SnowflakeId, bool), Error> {
+fn next(entry: &SessionGenerator, described: &ParsedLabel) -> Result<(SnowflakeId, bool), Error> {
     let generator = &described.generator;
     let layout = generator.layout;
     let running = entry.running_at(generator);

@@ -12,7 +12,7 @@ use crate::server::lease_error;
 use crate::server::{guc, os_clock, shmem};
 use crate::session;
 use crate::session::generator::SessionGenerator;
-use crate::session::label::{self, Described};
+use crate::session::label::{self, ParsedLabel};
 use crate::session::{lease_wait, mark, tx_holds};
 use crate::sql::call::{c_function, columns};
 use crate::sql::create::{told, told_row};
@@ -225,7 +225,7 @@ c_function!(snowflake_generators, |call| {
 /// Why this server can issue no IDs, whatever its clock does.
 fn problem(
     entry: &SessionGenerator,
-    described: &Described,
+    described: &ParsedLabel,
     no_mark: Option<MarkError>,
 ) -> Option<Error> {
     let (name, generator) = (entry.name(), &described.generator);

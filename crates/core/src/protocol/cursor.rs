@@ -108,7 +108,7 @@ use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 pub enum Step {
     /// These positions are the caller's, fewer than it asked for where there is no room
     /// for more.
-    Issue(Issued),
+    Issue(IssuedRange),
     /// The cursor is as far ahead as it may be: wait until the generator's clock
     /// has moved on by this many ticks, then ask again.
     Wait { ticks: u64 },
@@ -124,7 +124,7 @@ pub enum Step {
 
 /// The positions of a caller, from `start` up to and without `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedRange {
     pub start: Position,
     pub end: Position,
     /// How many of these, the last ones, belong to ticks that the generator's clock has
@@ -221,7 +221,7 @@ impl Generator {
                 through: layout.tick_in(Offset::new(end - 1)),
             };
         }
-        Step::Issue(Issued {
+        Step::Issue(IssuedRange {
             start: layout.at(clock, Offset::new(start)),
             end: layout.at(clock, Offset::new(end)),
             borrowed: self.borrowed(start, end, now),
@@ -399,7 +399,7 @@ impl Live {
                 let start = cursor.fetch_add(count, AcqRel);
                 let end = start + count;
                 if end <= limit {
-                    return Step::Issue(Issued {
+                    return Step::Issue(IssuedRange {
                         start: Position::new(start),
                         end: Position::new(end),
                         borrowed: generator.borrowed(start, end, now.cast_unsigned()),
@@ -415,7 +415,7 @@ impl Live {
             };
             let step =
                 generator.step::<WATCHES>(Position::new(at), reserved, clock_seq_span, now, count);
-            let Step::Issue(Issued { end, .. }) = step else {
+            let Step::Issue(IssuedRange { end, .. }) = step else {
                 return step;
             };
             // Release: whatever continues from this cursor comes after us. The
