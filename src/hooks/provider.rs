@@ -27,8 +27,7 @@ use crate::hooks::error::{self, Error};
 use crate::hooks::notice;
 #[cfg(feature = "pg19")]
 use crate::hooks::subscription;
-use crate::postgres::size_limit;
-use crate::postgres::{catalog, encoding, error_report};
+use crate::postgres::{catalog, encoding, error_report, size_limit};
 use crate::server::shmem;
 use crate::session::label::{self, PROVIDER};
 use crate::session::{self, lease_wait, mark};

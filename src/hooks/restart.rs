@@ -29,10 +29,8 @@
 
 use pgrx::{PgList, pg_sys};
 
-use crate::hooks::error::Error;
-use crate::hooks::notice;
-use crate::postgres::catalog::STEP;
-use crate::postgres::{catalog, compat};
+use crate::hooks::{error::Error, notice};
+use crate::postgres::{catalog, catalog::STEP, compat};
 use crate::server::shmem;
 use crate::session;
 use crate::session::generator::SessionGenerator;

@@ -28,16 +28,14 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use crate::keeper::client_error::ReplyWait;
 use crate::keeper::error::{LeaseTexts, etcd_grown};
-use crate::keeper::target::Target;
+use crate::keeper::{client_error::ReplyWait, target::Target};
 use crate::postgres::encoding::from_server;
 use crate::server::lease_error::{reason, remedy};
 use crate::server::lease_state::{
     KeptLease, LeaseSlot, LeaseState, SearchObstacle, Short, ShownFailure, ShownLease,
 };
-use crate::server::shmem::Shared;
-use crate::server::{guc, os_clock, server_key, start_file};
+use crate::server::{guc, os_clock, server_key, shmem::Shared, start_file};
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::node::{
     Change, HeldLease, LeaseError, LeaseFailure, NEED_LASTS, Next, Node, NodeInput,

@@ -10,9 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel, pgrx_extern_c_guard};
 use pgrx::{PgLogLevel, pg_sys};
 
-use crate::postgres::compat;
-use crate::postgres::encoding::to_server;
 use crate::postgres::error::{Error, joined};
+use crate::postgres::{compat, encoding::to_server};
 
 /// An error as a report in PostgreSQL's memory.
 fn data(error: &Error, level: PgLogLevel) -> *mut pg_sys::ErrorData {

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::postgres::backend_wait::Backend;
-use crate::registry::error::Error;
-use crate::registry::etcd_error;
+use crate::registry::{error::Error, etcd_error};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::etcd::StoredPool;
 use snowflake_core::lease::state::{RegistryInput, State};

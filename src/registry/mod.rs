@@ -55,8 +55,7 @@ use serde::Deserialize;
 
 use crate::postgres::own_tables::{Guard, Purpose};
 use crate::postgres::time;
-use crate::registry::error::Error;
-use crate::registry::witness::Note;
+use crate::registry::{error::Error, witness::Note};
 use crate::server::server_key;
 use crate::session::generator;
 use snowflake_core::id::{UnixMillis, WorkerId};

@@ -11,13 +11,9 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-use crate::postgres::backend_wait::Backend;
-use crate::postgres::{catalog, compat, spi};
-use crate::registry::client_error;
+use crate::postgres::{backend_wait::Backend, catalog, compat, spi};
 use crate::registry::error::{self, Error};
-use crate::registry::etcd_admin;
-use crate::registry::etcd_error;
-use crate::registry::{Purpose, Registry};
+use crate::registry::{Purpose, Registry, client_error, etcd_admin, etcd_error};
 use crate::server::{guc, server_key};
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::libpq::{self, Conninfo};

@@ -8,11 +8,9 @@ use serde::Deserialize;
 
 use crate::postgres::spi;
 use crate::registry::error::{self, Error};
-use crate::registry::etcd_admin;
-use crate::registry::place::has_pools;
 use crate::registry::{
-    Changes, Lock, Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block,
-    json, parsed,
+    Changes, Lock, Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, etcd_admin,
+    is_in_block, json, parsed, place::has_pools,
 };
 use crate::server::{guc, shmem};
 use snowflake_registry_client::etcd::url::Url;

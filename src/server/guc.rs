@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgList, pg_sys};
 
-use crate::postgres::encoding::from_server;
-use crate::postgres::{compat, error_report};
+use crate::postgres::{compat, encoding::from_server, error_report};
 use crate::server::error::{self, Error};
 use crate::server::start_file;
 use snowflake_core::id::{Millis, WorkerId};

@@ -5,8 +5,7 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
 use crate::error::{Code, Error, invalid, joined, not_ready, not_supported};
-use crate::postgres::compat;
-use crate::postgres::time::display;
+use crate::postgres::{compat, time::display};
 use crate::server::lease_state::{ShownFailure, ShownLease};
 use snowflake_core::id::WorkerId;
 use snowflake_core::label::duration::rounded;

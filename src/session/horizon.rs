@@ -9,11 +9,8 @@ use pgrx::pg_sys;
 
 use crate::server::os_clock;
 use crate::server::shmem::{self, Shared, SlotKey};
-use crate::session::error::Error;
 use crate::session::generator::{Purpose, SessionGenerator};
-use crate::session::horizon_error;
-use crate::session::tx_holds;
-use crate::session::{self, issue};
+use crate::session::{self, error::Error, horizon_error, issue, tx_holds};
 use snowflake_core::horizon::{BEGINNING, InsertError};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
 use snowflake_core::protocol::slot::Slot;

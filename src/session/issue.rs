@@ -4,14 +4,11 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use crate::postgres::compat;
-use crate::server::lease_error;
 use crate::server::shmem::{self, Shared};
-use crate::server::{guc, os_clock};
+use crate::server::{guc, lease_error, os_clock};
 use crate::session::error::{self, Error};
 use crate::session::generator::{IssueContext, Path, Purpose, SessionGenerator};
-use crate::session::label::ParsedLabel;
-use crate::session::note;
-use crate::session::{lease_wait, mark, tx_holds};
+use crate::session::{label::ParsedLabel, lease_wait, mark, note, tx_holds};
 use snowflake_core::id::layout::Stamp;
 use snowflake_core::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,

@@ -1,9 +1,8 @@
 //! What sessions ask of the keeper's state: whether there is a worker ID, and why not.
 
 use crate::postgres::compat;
-use crate::server::lease_error;
 use crate::server::shmem::{self, Shared};
-use crate::server::{guc, os_clock};
+use crate::server::{guc, lease_error, os_clock};
 use crate::session::error::{self, Error};
 use snowflake_core::id::{Millis, Nanos};
 use snowflake_core::label::Label;

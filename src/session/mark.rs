@@ -60,8 +60,7 @@ use pgrx::pg_sys;
 
 use crate::postgres::compat::{self, SequenceData};
 use crate::postgres::{catalog, time};
-use crate::server::os_clock;
-use crate::server::shmem::Shared;
+use crate::server::{os_clock, shmem::Shared};
 use crate::session::error::{self, Error};
 use crate::session::note;
 use snowflake_core::id::UnixMillis;

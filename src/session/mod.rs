@@ -36,8 +36,7 @@ use std::sync::Once;
 use pgrx::pg_sys;
 
 use crate::postgres::{catalog, compat};
-use crate::session::error::Error;
-use crate::session::generator::SessionGenerator;
+use crate::session::{error::Error, generator::SessionGenerator};
 
 thread_local! {
     static ENTRIES: RefCell<BTreeMap<u32, &'static SessionGenerator>> = const { RefCell::new(BTreeMap::new()) };

@@ -37,8 +37,7 @@ use pgrx::pg_sys;
 
 use crate::postgres::compat;
 use crate::server::shmem::{self, Shared, SlotKey};
-use crate::session::error::Error;
-use crate::session::horizon_error;
+use crate::session::{error::Error, horizon_error};
 use snowflake_core::horizon::lock_list::{self, LockFlag, LockList, Locks};
 use snowflake_core::horizon::{Horizon, InsertError, ProcessHolds, Session, SessionHolds};
 use snowflake_core::id::UnixMillis;

@@ -5,8 +5,7 @@ use pgrx::pg_sys;
 
 use crate::postgres::time;
 use crate::server::shmem;
-use crate::session::generator::Purpose;
-use crate::session::{self, generator, issue};
+use crate::session::{self, generator, generator::Purpose, issue};
 use crate::sql::call::{Call, c_function};
 use crate::sql::error::Error;
 use snowflake_core::id::{SnowflakeId, Tick, UnixMillis};

@@ -14,14 +14,10 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 use serde_json::{Value, json};
 
-use crate::postgres::backend_wait::Backend;
-use crate::postgres::encoding::DatabaseText;
-use crate::postgres::size_limit;
-use crate::postgres::{compat, spi};
+use crate::postgres::{backend_wait::Backend, compat, encoding::DatabaseText, size_limit, spi};
 use crate::server::os_clock;
 use crate::sql::call::{c_function, columns};
-use crate::sql::cluster_error as refuse;
-use crate::sql::error::Error;
+use crate::sql::{cluster_error as refuse, error::Error};
 use snowflake_core::id::{Nanos, UnixNanos};
 use snowflake_registry_client::libpq::{self, Connection, Conninfo, ResultRows};
 

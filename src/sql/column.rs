@@ -5,14 +5,10 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use crate::postgres::encoding::DatabaseText;
-use crate::postgres::size_limit;
-use crate::postgres::{catalog, compat, spi, time};
+use crate::postgres::{catalog, compat, encoding::DatabaseText, size_limit, spi, time};
 use crate::server::{os_clock, shmem};
 use crate::session;
-use crate::session::generator::SessionGenerator;
-use crate::session::label::ParsedLabel;
-use crate::session::mark;
+use crate::session::{generator::SessionGenerator, label::ParsedLabel, mark};
 use crate::sql::call::{c_function, columns};
 use crate::sql::error::{self, Error};
 use snowflake_core::id::{SnowflakeId, WorkerId};

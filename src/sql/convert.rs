@@ -10,8 +10,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::{IntoDatum, PgBox, PgList, pg_sys};
 
-use crate::postgres::size_limit;
-use crate::postgres::{catalog, compat, spi};
+use crate::postgres::{catalog, compat, size_limit, spi};
 use crate::sql::call::{Call, c_function};
 use crate::sql::error::{self, Error};
 

@@ -2,8 +2,7 @@
 
 use pgrx::pg_sys;
 
-use crate::postgres::encoding::DatabaseText;
-use crate::postgres::time;
+use crate::postgres::{encoding::DatabaseText, time};
 use crate::sql::call::{Whose, c_function};
 use snowflake_core::id::SnowflakeId;
 use snowflake_core::label::explain;

@@ -8,13 +8,11 @@ use pgrx::{PgList, pg_sys};
 
 use crate::postgres::encoding::{from_server, to_server};
 use crate::postgres::own_tables::{self, Until};
-use crate::postgres::size_limit;
-use crate::postgres::{catalog, compat, spi, time};
+use crate::postgres::{catalog, compat, size_limit, spi, time};
 use crate::server::shmem;
 use crate::session;
 use crate::session::generator::{self, SessionGenerator};
-use crate::session::horizon_error;
-use crate::session::{horizon, label};
+use crate::session::{horizon, horizon_error, label};
 use crate::sql::call::{c_function, columns};
 use crate::sql::error::Error;
 use snowflake_core::horizon::Processes;

@@ -6,14 +6,11 @@ use std::rc::Rc;
 use pgrx::pg_sys;
 
 use crate::keeper;
-use crate::postgres::encoding::DatabaseText;
-use crate::postgres::{catalog, compat, time};
-use crate::server::lease_error;
-use crate::server::{guc, os_clock, shmem};
+use crate::postgres::{catalog, compat, encoding::DatabaseText, time};
+use crate::server::{guc, lease_error, os_clock, shmem};
 use crate::session;
-use crate::session::generator::SessionGenerator;
 use crate::session::label::{self, ParsedLabel};
-use crate::session::{lease_wait, mark, tx_holds};
+use crate::session::{generator::SessionGenerator, lease_wait, mark, tx_holds};
 use crate::sql::call::{c_function, columns};
 use crate::sql::create::{told, told_row};
 use crate::sql::error::{self, Error};

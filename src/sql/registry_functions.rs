@@ -5,10 +5,8 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use crate::postgres::encoding::{DatabaseText, Json};
-use crate::postgres::size_limit;
-use crate::postgres::time;
-use crate::registry::{self, etcd_admin};
-use crate::registry::{Place, WantedPool};
+use crate::postgres::{size_limit, time};
+use crate::registry::{self, Place, WantedPool, etcd_admin};
 use crate::server::{guc, shmem};
 use crate::sql::call::{Call, c_function, columns};
 use crate::sql::error;

@@ -3,10 +3,8 @@
 //!
 //! It works without preloading, on a standby, and for a role without any privilege.
 
-use crate::postgres::encoding::DatabaseText;
-use crate::postgres::time;
-use crate::server::lease_error;
-use crate::server::{guc, os_clock, shmem};
+use crate::postgres::{encoding::DatabaseText, time};
+use crate::server::{guc, lease_error, os_clock, shmem};
 use crate::sql::call::{c_function, columns};
 
 /// As the extension's versions are written.

@@ -1,7 +1,6 @@
 //! IDs as text, and masked.
 
-use crate::postgres::encoding::DatabaseText;
-use crate::postgres::size_limit;
+use crate::postgres::{encoding::DatabaseText, size_limit};
 use crate::sql::call::{Call, c_function};
 use crate::sql::error::{self, Error};
 use snowflake_core::id::SnowflakeId;
