@@ -134,3 +134,14 @@ pub fn no_currval(name: &str) -> Error {
     ))
     .hint("Call snowflake_nextval() first.")
 }
+
+/// A procedure that commits its steps was called where nothing can be committed.
+pub fn needs_to_commit(procedure: &str) -> Error {
+    ERRCODE_INVALID_TRANSACTION_TERMINATION
+        .error(format!("{procedure}() cannot run inside a transaction block"))
+        .detail("It commits its steps one by one.")
+        .hint(
+            "Send CALL alone, without BEGIN: statements that are sent in one string are a transaction \
+             block. Settings for it go into statements before it, or into PGOPTIONS.",
+        )
+}
