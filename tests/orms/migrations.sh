@@ -6,25 +6,33 @@
 ready_for() {
     local folder=$scratch/orms
     case $1 in
-    django | alembic) have_python "$1" || return; python=$folder/venv/bin/python folder=$scratch/orms ;;
-    typeorm | knex) have_node "$1" node || return ;;
+    django | alembic | peewee | tortoise) have_python "$1" || return; python=$folder/venv/bin/python folder=$scratch/orms ;;
+    typeorm | knex | drizzle | sequelize) have_node "$1" node || return ;;
     prisma) have_node "$1" prisma || return ;;
-    rails) have_ruby "$1" || return ;;
+    rails | sequel) have_ruby "$1" || return ;;
+    laravel) have_php "$1" || return ;;
+    hibernate) have_java "$1" && jars=$driver && have_hibernate || return ;;
+    sea_orm) have_rust "$1" || return ;;
     esac
-    export python tools=$folder/node_modules/.bin applications=$folder/migrations
+    export python java sea_orm tools=$folder/node_modules/.bin applications=$folder/migrations
     rm -rf "$applications"
     cp -R "$top/tests/orms/migrations" "$applications"
     case $1 in
+    hibernate) java=$jars:$applications/hibernate && javac -cp "$java" "$applications/hibernate/Library.java" ;;
+    sea_orm) sea_orm=$folder/target/debug/sea_orm && rust sea_orm build ;;
     typeorm) (. "$applications/applications.sh" && compile_typescript "$applications/typeorm") ;;
     prisma) (cd "$applications/prisma" && DATABASE_URL=postgresql:// "$tools/prisma" generate > "$logs/prisma.log" 2>&1) ;;
     esac
+    # What does not build fails when it runs.
+    return 0
 }
 
 run_migrations() {
     local application mode language=migrations
+    local python= java= sea_orm= driver jars
     export bindir logs=$scratch/orms/logs PYTHONDONTWRITEBYTECODE=1 PRISMA_HIDE_UPDATE_MESSAGE=1 CHECKPOINT_DISABLE=1
     mkdir -p "$logs"
-    for application in sql django alembic rails typeorm knex prisma; do
+    for application in sql django alembic peewee tortoise rails sequel typeorm knex drizzle sequelize prisma laravel hibernate sea_orm; do
         if ! wanted "$application" || ! ready_for "$application"; then continue; fi
         for mode in on off; do
             if bash "$applications/both.sh" "$application" $mode > "$logs/$application.$mode" 2>&1; then

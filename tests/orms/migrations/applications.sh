@@ -33,7 +33,27 @@ alembic_check() {
     # What a revision makes again, it makes with IDs.
     "$python" -m alembic downgrade base
     "$python" -m alembic upgrade head
-    same 'keys without IDs after a downgrade' "$(other_keys north) of $(keys north | wc -l)" '0 of 3'
+    all_keys_have_ids
+}
+
+peewee_migrate() { "$python" app.py create; }
+peewee_fill() { "$python" app.py "$1"; }
+peewee_check() { peewee_migrate; all_keys_have_ids; }
+
+tortoise() { "$python" -m tortoise -c settings.TORTOISE_ORM "$@"; }
+tortoise_migrate() {
+    [ -d migrations ] || tortoise init
+    tortoise makemigrations
+    tortoise migrate
+}
+tortoise_fill() { "$python" fill.py "$1"; }
+tortoise_check() {
+    tortoise downgrade library
+    tortoise migrate
+    all_keys_have_ids
+    printf '\n\nclass Small(Model):\n    id = fields.IntField(primary_key=True)\n' >> models.py
+    tortoise_migrate
+    is_left small
 }
 
 rails_migrate() { ruby migrate.rb; }
@@ -45,6 +65,16 @@ rails_check() {
     PGDATABASE=$PGDATABASE.loaded ruby load.rb "$logs/schema.rb"
     same 'keys of a database that is made by schema.rb' "$(PGDATABASE=$PGDATABASE.loaded keys north)" "$(keys north)"
     PGDATABASE=$PGDATABASE.loaded ruby fill.rb another
+}
+
+sequel_migrate() { sequel -m migrations "$DATABASE_URL"; }
+sequel_fill() { ruby fill.rb "$1"; }
+sequel_check() {
+    sequel -m migrations -M 0 "$DATABASE_URL"
+    sequel_migrate
+    all_keys_have_ids
+    ruby -r sequel -e 'Sequel.connect(ENV["DATABASE_URL"]).create_table(:small) { primary_key :id }'
+    is_left small
 }
 
 typeorm_migrate() { "$tools/typeorm" migration:run -d data-source.mjs; }
@@ -66,12 +96,67 @@ knex_fill() { node fill.mjs "$1"; }
 knex_check() {
     "$tools/knex" migrate:rollback --esm
     "$tools/knex" migrate:latest --esm
-    same 'keys without IDs after a rollback' "$(other_keys north) of $(keys north | wc -l)" '0 of 3'
+    all_keys_have_ids
+}
+
+drizzle_migrate() { "$tools/drizzle-kit" generate && "$tools/drizzle-kit" migrate; }
+drizzle_fill() { node fill.mjs "$1"; }
+drizzle_push() { "$tools/drizzle-kit" push --force 2>&1; }
+drizzle_check() {
+    local PGDATABASE=$PGDATABASE.pushed
+    PGDATABASE=postgres ask north "CREATE DATABASE \"$PGDATABASE\""
+    ask north "CREATE SCHEMA snowflake; CREATE EXTENSION snowflake_id SCHEMA snowflake;
+        ALTER DATABASE \"$PGDATABASE\" SET snowflake_id.new_keys = on; ALTER DATABASE \"$PGDATABASE\" SET search_path = public, snowflake"
+    at north drizzle_push
+    all_keys_have_ids
+    same 'a second push refuses bigserial' "$(at north drizzle_push | grep -c 'type "bigserial" does not exist')" 1
+    sed -i 's/bigserial({ mode: "bigint" }).primaryKey()/bigint({ mode: "bigint" }).primaryKey().generatedByDefaultAsIdentity()/' schema.mjs
+    at north drizzle_push
+    all_keys_have_ids
+    at north node fill.mjs pushed
+    at north drizzle_push
+    same 'keys whose sequences push has made again' "$(other_keys north)" 3
+}
+
+sequelize_migrate() { node app.mjs sync; }
+sequelize_fill() { node app.mjs "$1"; }
+sequelize_check() {
+    same 'what it shows of a key that is left' "$(node app.mjs alter 2>&1)" ''
+    all_keys_have_ids
+    is_left Smalls
 }
 
 prisma_migrate() { "$tools/prisma" migrate deploy; }
 prisma_fill() { node fill.mjs "$1"; }
 prisma_check() { "$tools/prisma" migrate status; }
+
+laravel_migrate() { php app.php migrate; }
+laravel_fill() { php app.php "$1"; }
+laravel_check() {
+    php app.php rollback
+    php app.php migrate
+    all_keys_have_ids
+}
+
+hibernate_migrate() { java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$java" Library; }
+hibernate_fill() { java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$java" Library "$1"; }
+hibernate_check() { hibernate_migrate; all_keys_have_ids; }
+
+sea_orm_migrate() { "$sea_orm" up; }
+sea_orm_fill() { "$sea_orm" "$1"; }
+sea_orm_check() {
+    "$sea_orm" refresh
+    all_keys_have_ids
+}
+
+# What a tool makes again, it makes with IDs.
+all_keys_have_ids() { same 'keys without IDs, made again' "$(other_keys north) of $(keys north | wc -l)" '0 of 3'; }
+
+# is_left TABLE: its key is an integer, and status names it.
+is_left() {
+    same "the key of $1" "$(ask north "SELECT atttypid::regtype || ', named: ' || (detail ~ 'public[.]\"?$1\"?[.]id') FROM snowflake_status(), pg_attribute
+        WHERE item = 'keys' AND attrelid = '\"$1\"'::regclass AND attname = 'id'")" 'integer, named: true'
+}
 
 # compile_typescript FOLDER
 compile_typescript() {

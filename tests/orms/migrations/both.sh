@@ -38,7 +38,7 @@ until_true() {
 
 # The application's tables, without those in which its tool remembers what it has done.
 tables="SELECT oid, format('%I', relname) AS name FROM pg_class
-    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^(auth_|django_|knex_|_prisma|alembic|schema_|ar_|migrations)'"
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^(auth_|django_|knex_|_prisma|alembic|schema_|ar_|migrations|tortoise_|seaql_)'"
 # Those of them that have a bigint alone as their key, and its default.
 keyed="SELECT name, coalesce(pg_get_expr(adbin, adrelid), 'identity') AS made_by FROM ($tables) AS tables
     JOIN pg_index ON indrelid = oid AND indisprimary AND indnkeyatts = 1
@@ -102,4 +102,10 @@ else
     same 'rows of a side, after the attempt' "$(count north)" "$north_rows"
 fi
 for side in north south; do ask "$side" "DROP SUBSCRIPTION ${PGDATABASE}_to_$side"; done
-if [ "$mode" = on ]; then at north "${application}_check"; fi
+ask north 'DROP PUBLICATION everything'
+# A check may change the application, so it gets a copy.
+if [ "$mode" = on ]; then
+    cp -R . "$applications/checked"
+    cd "$applications/checked"
+    at north "${application}_check"
+fi
