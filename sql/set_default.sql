@@ -414,9 +414,11 @@ DECLARE
     holds boolean;
 BEGIN
     SELECT a.* INTO it FROM pg_attribute AS a WHERE a.attrelid = relation AND a.attname = column_name;
-    -- Conditions of domains are tried one by one, the innermost domain's first: a cast
-    -- would raise an error. A condition that is neither true nor false is no reason to
-    -- refuse. The owner wrote the conditions, so they run as the owner.
+    -- Conditions are tried one by one, those of domains first, the innermost domain's before all: a
+    -- cast would raise an error. Of the table and its descendants, those of this column alone are
+    -- tried. A condition that is neither true nor false is no reason to refuse. The owner wrote the
+    -- conditions, so they run as the owner; but a superuser's do not, if they call what is not
+    -- PostgreSQL's own: another role may own its schema, and rename it at this moment.
     FOR condition IN
         WITH RECURSIVE domains AS (
             SELECT t.oid, t.typbasetype, 0 AS depth FROM pg_type AS t
@@ -424,18 +426,34 @@ BEGIN
             UNION ALL
             SELECT t.oid, t.typbasetype, d.depth + 1
             FROM domains AS d JOIN pg_type AS t ON t.oid = d.typbasetype AND t.typtype = 'd')
-        SELECT pg_get_expr(k.conbin, 0) AS code, format_type(d.typbasetype, NULL) AS type
+        SELECT k.oid, relation AS member, pg_get_expr(k.conbin, 0) AS code, format_type(d.typbasetype, NULL) AS type, 'value'::name AS name,
+            d.depth, k.conname,
+            format('column "%s" of table %s is of domain %s, which refuses IDs',
+                column_name, table_name, format_type(it.atttypid, it.atttypmod)) AS refuses
         FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
-        ORDER BY d.depth DESC, k.conname
+        UNION ALL
+        SELECT k.oid, f.member, pg_get_expr(k.conbin, k.conrelid), format_type(it.atttypid, it.atttypmod), column_name, -1, k.conname,
+            format('constraint "%s" of table %s refuses IDs', k.conname, _snowflake.name(f.member))
+        FROM _snowflake.inheritance(relation, column_name) AS f
+        JOIN pg_constraint AS k ON k.conrelid = f.member AND k.contype = 'c' AND k.conkey = ARRAY[f.number]
+        WHERE pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED' AND (f.member = relation OR k.conislocal)
+        ORDER BY depth DESC, conname
     LOOP
-        holds := _snowflake.read_as_owner(relation, format(
-            'SELECT (%s) IS NOT FALSE FROM (SELECT %L::%s AS value) AS row', condition.code, next_id, condition.type));
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pg_class AS c JOIN pg_roles AS r ON r.oid = c.relowner AND r.rolsuper
+            JOIN pg_depend AS d ON d.classid = 'pg_constraint'::regclass AND d.objid = condition.oid
+            WHERE c.oid = condition.member AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass));
+        BEGIN
+            holds := _snowflake.read_as_owner(condition.member, format(
+                'SELECT (%s) IS NOT FALSE FROM (SELECT %L::%s AS %I) AS row', condition.code, next_id, condition.type, condition.name));
+        EXCEPTION WHEN numeric_value_out_of_range THEN
+            holds := false;
+        END;
         IF NOT holds THEN
-            RAISE EXCEPTION 'column "%" of table % is of domain %, which refuses IDs',
-                column_name, table_name, format_type(it.atttypid, it.atttypmod)
+            RAISE EXCEPTION '%', condition.refuses
                 USING ERRCODE = 'check_violation',
-                DETAIL = format('ID %s of generator %s violates a constraint of the domain.', next_id, generator_name),
-                HINT = 'Change the constraint, or the column''s type to bigint.';
+                DETAIL = format('ID %s of generator %s violates %s.', next_id, generator_name, condition.code),
+                HINT = 'Change or drop the constraint first, or the type of the column.';
         END IF;
     END LOOP;
 

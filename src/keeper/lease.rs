@@ -579,6 +579,14 @@ fn obstacle_of(failure: &LeaseFailure, from: &str, now: Reading) -> ShownFailure
             _ => None,
         },
         is_unreachable: matches!(failure.why, LeaseError::Unreachable(_)),
+        names_server: matches!(
+            failure.why,
+            LeaseError::Refused(
+                RegistryError::Held { .. }
+                    | RegistryError::Fenced { by: Some(_), .. }
+                    | RegistryError::Stopped(_)
+            )
+        ),
         text: Short::new(&reason(&failure.why)),
         from: Short::new(from),
         remedy: Short::new(remedy(&failure.why)),

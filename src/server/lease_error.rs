@@ -91,22 +91,19 @@ pub fn failure(obstacle: &ShownFailure) -> String {
     format!("{what} since {since}: {why}")
 }
 
-/// What is in the way, for a caller: the address of the registry is for those who see it
-/// in the view.
+/// What is in the way, for a caller: where the registry and other servers are is for those who see
+/// it in the view.
 pub fn seen_by_caller(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    match obstacle {
+    let who = match obstacle {
         _ if sees_all => return with_host(obstacle),
-        ShownFailure {
-            is_unreachable: false,
-            ..
-        } => return obstacle.text.get(),
-        _ => {}
-    }
-    "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
-        .to_string()
+        it if it.is_unreachable => "The registry cannot be asked",
+        it if it.names_server => "It is because of another server",
+        it => return it.text.get(),
+    };
+    format!("{who}; members of pg_monitor see more in view snowflake_worker.")
 }
 
 /// What is in the way, and which of several hosts has said so.

@@ -212,6 +212,8 @@ pub struct ShownFailure {
     pub held: Option<WorkerId>,
     /// The registry cannot be asked. The text may tell its address.
     pub is_unreachable: bool,
+    /// The text tells where another server is.
+    pub names_server: bool,
     /// A sentence, or several.
     pub text: Short<600>,
     /// Which of several hosts has said so, for those who may see addresses: the same, or nothing.

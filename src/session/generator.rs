@@ -964,8 +964,9 @@ pub fn prevent_where_nextval_is(name: &CStr) {
     }
 }
 
-/// The default generator. Known until an invalidation, which [`crate::session`] hears of.
-pub fn default_relation() -> Result<pg_sys::Oid, Error> {
+/// The default generator. Known until an invalidation: [`crate::session::default_relation`] sees to
+/// it that the session hears of one.
+pub(super) fn default_relation() -> Result<pg_sys::Oid, Error> {
     if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
         return Ok(known);
     }

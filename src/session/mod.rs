@@ -134,8 +134,8 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     generator::default_relation()
 }
 
-/// Whether this database has the extension. If not, the answer is kept until any
-/// relation changes: CREATE EXTENSION makes some relations.
+/// Whether this database has the extension's default generator, by its name. If not, the answer is
+/// kept until any relation changes: CREATE EXTENSION makes some relations.
 pub fn is_extension_here() -> bool {
     !generator::has_no_default() && default_relation().is_ok()
 }

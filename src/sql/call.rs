@@ -15,7 +15,7 @@ use crate::postgres::encoding::{bytes_from_server, from_server};
 use crate::postgres::size_limit::{self, Limit};
 use crate::postgres::{compat, error_report, time};
 use crate::session;
-use crate::session::generator::{self, SessionGenerator};
+use crate::session::generator::SessionGenerator;
 use crate::session::label::{self, ParsedLabel};
 use crate::sql::error::{self, Error};
 use snowflake_core::id::layout::{Fields, Layout};
@@ -279,7 +279,7 @@ impl Call {
     /// The entry of the generator named there, or of the default generator.
     pub fn entry(&self, own: usize) -> Result<&'static SessionGenerator, Error> {
         let named = self.generator(own);
-        let relation = named.map_or_else(generator::default_relation, Ok)?;
+        let relation = named.map_or_else(session::default_relation, Ok)?;
         session::of_named(relation)
     }
 

@@ -142,6 +142,22 @@ SELECT error_of($$SELECT snowflake_set_default('more_domains', 'o')$$);
 SELECT error_of($$SELECT snowflake_set_default('more_domains', 'f')$$);
 SELECT snowflake_set_default('more_domains', 'u');
 SELECT * FROM columns('more_domains');
+-- A constraint of the column alone is tried with an ID, also that of a descendant, and one that an ID
+-- does not pass through. What others decide too, or what is not enforced on new rows, is not.
+CREATE TABLE checked ("Id" bigint PRIMARY KEY, CONSTRAINT small CHECK ("Id" BETWEEN 1 AND 1000000));
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
+ALTER TABLE checked DROP CONSTRAINT small, ADD CONSTRAINT cast_down CHECK ("Id"::integer > 0) NOT VALID;
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
+ALTER TABLE checked DROP CONSTRAINT cast_down, ADD old boolean, ADD CHECK ("Id" > 0), ADD CHECK ("Id" < 9 OR NOT old);
+CREATE TABLE checked_child (CONSTRAINT odd CHECK ("Id" IN (1, 3))) INHERITS (checked);
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
+DROP TABLE checked_child;
+-- A function of users does not run as a superuser, and does as another owner.
+ALTER TABLE checked ADD CONSTRAINT called CHECK (d.halved("Id") < 9);
+SELECT snowflake_set_default('checked');
+ALTER TABLE checked ALTER "Id" DROP DEFAULT, OWNER TO pg_database_owner;
+GRANT USAGE ON SCHEMA d TO pg_database_owner;
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
 -- IDs of 64 bits can be negative.
 CREATE DOMAIN below_zero AS bigint CHECK (VALUE < 0);
 CREATE DOMAIN far_below AS below_zero CHECK (VALUE < -1000000);
