@@ -1,5 +1,5 @@
 //! What users read: an error, a notice, or a line of the server's log. The texts of a room stand in
-//! its `error` and the files beside it; `error` of a room has also those of the rooms below.
+//! its `error` and in files beside it; by its `error` a room sees also those of the rooms that it uses.
 
 use std::panic::resume_unwind;
 

@@ -11,15 +11,15 @@
     allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-// From below to above: a room uses those before it.
-mod error; // what an error is; each room has the texts of its own
-mod hooks; // what is done before and after commands of PostgreSQL
-mod keeper; // leases the worker ID from a registry
-mod postgres; // what wraps PostgreSQL
-mod registry; // PostgreSQL as the host of a registry of worker IDs
-mod server; // what all sessions share: memory, settings, clocks, the place of a lease
-mod session; // what a session knows of generators, and the path of each ID
-mod sql; // the SQL functions
+// By floors: a room uses those below it. The `mod.rs` of each says which file has what.
+mod error; // 0: what an error is; each room has the texts of its own
+mod hooks; // 4: what is done before and after commands of PostgreSQL
+mod keeper; // 5: leases the worker ID from a registry
+mod postgres; // 1: what wraps PostgreSQL
+mod registry; // 4: PostgreSQL as the host of a registry of worker IDs
+mod server; // 2: what all sessions share: memory, settings, clocks, the place of a lease
+mod session; // 3: what a session knows of generators, and the path of each ID
+mod sql; // 6: the SQL functions
 
 #[cfg(feature = "pg_test")]
 pub mod tests;

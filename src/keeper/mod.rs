@@ -1,6 +1,6 @@
 //! The keeper: a background worker that leases the server's worker ID from a registry.
 //!
-//! A [`lease`] decides and publishes, a [`mod@line`] carries its requests, and this file follows
+//! A [`lease`] asks the node of the core what to do, and publishes, a [`mod@line`] carries its requests, and this file follows
 //! the settings and waits.
 //!
 //! There is one keeper for each server that has preloaded the library. Without a
@@ -8,7 +8,7 @@
 //!
 //! | what ends the keeper | what follows |
 //! |---|---|
-//! | a stop of the server | it closes all slots, returns the worker ID within [`line::RELEASE_WAIT`], and ends |
+//! | a stop of the server | it closes all slots, returns the worker ID within [`line::RELEASE_WAIT`] unless the registry is on this server, and ends |
 //! | `pg_terminate_backend()`, an error | the next keeper, a second later, continues with what is in shared memory: same incarnation, next request. IDs are issued meanwhile |
 //! | SIGKILL | a crash of the server: shared memory is made anew, and a new incarnation takes over its own worker ID |
 //!

@@ -1,4 +1,4 @@
-//! What wraps PostgreSQL: no file here knows of generators, leases or registries.
+//! What wraps PostgreSQL: nothing here knows what a generator issues, or what a registry leases.
 
 pub mod backend_wait; // waits of a session for another server
 pub mod catalog; // look-ups of sequences in the catalogs

@@ -6,11 +6,11 @@
 //! |---|---|
 //! | `Shared::server` | the place of the server's lease, with its tenure, see [`crate::server::lease_state`] |
 //! | `Shared::secret` | made by the postmaster at its start and after a crash; the orders of `sequence_start=random` are derived from this secret. Never leaves shared memory |
-//! | `Shared::trusted` | what the server knows about its wall clock, see `snowflake_core::protocol::host`; under `CLOCK_LOCK` |
+//! | `Shared::trusted` | what the server knows about its wall clock, see `snowflake_core::protocol::host`; under the clock lock |
 //! | `Shared::keeper_latch` | the latch of the keeper's process, null if there is none; an old one may be another process's by now, which does no harm |
-//! | `Shared::tenure_changed` | sessions that wait for another tenure, or a later bound, sleep on it; broadcast by the process that has changed one, after `CLOCK_LOCK` |
+//! | `Shared::tenure_changed` | sessions that wait for another tenure, or a later bound, sleep on it; broadcast by the process that has changed one, or has heard that there is none, after the clock lock |
 //! | `Shared::mark_raised` | sessions that wait for a reservation lock sleep on it, see [`crate::session::mark`]; broadcast by the session that has released one |
-//! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
+//! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under the table lock |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
 //! | `Shared::holders`, `holders_used` | who holds back which horizon, see `snowflake_core::horizon`: a place for each process; and how many of the places were ever used |
 //! | `Shared::lock_list`, `noted` | by which locks generators are held, see `snowflake_core::horizon::lock_list`; the list is under `HOLDS_LOCK` |
@@ -33,7 +33,7 @@
 //! # Locks
 //!
 //! Locks are taken in this order: the relation, the reservation lock (both
-//! heavyweight), then one of the three lightweight locks here. `TABLE_LOCK` is taken
+//! heavyweight), then one of the three lightweight locks here. the table lock is taken
 //! exclusively to evict and to add a table, and shared to go through all slots; finding
 //! and pinning a slot takes none. Code under these three never calls PostgreSQL.
 //!
@@ -263,7 +263,7 @@ impl Shared {
             Lock::Clock => clock,
             Lock::Holds => holds,
         };
-        // SAFETY: the tranches of both locks were requested by on_request().
+        // SAFETY: the tranches of all locks were requested by on_request().
         unsafe {
             let lock = &raw mut (*lock).lock;
             pg_sys::LWLockAcquire(lock, mode);

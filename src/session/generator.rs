@@ -13,10 +13,11 @@
 //! | [`RelationHints`]: the last ID, hints | the entry is used for another relation |
 //!
 //! The path of each ID compares a few fields of the context and then uses shared memory.
-//! [`SessionGenerator::fill`] does everything else, once per transaction.
+//! [`SessionGenerator::fill`] does everything else, once per transaction, and again for another user,
+//! tenure or label.
 //!
 //! The fields are cells without a lock: a backend is one thread, and the callbacks
-//! below run in that thread, between our own statements but never inside one.
+//! of [`crate::session`] run in that thread, between our own statements but never inside one.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;

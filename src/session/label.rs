@@ -47,7 +47,7 @@ thread_local! {
         const { RefCell::new(BTreeMap::new()) };
     /// With more labels than this, [`forget_others`] frees the unused ones.
     static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
-    /// The text that a function was given last; most often it is the next one again.
+    /// The text that was read last; most often it is the next one again.
     static GIVEN: RefCell<Option<Rc<ParsedLabel>>> = const { RefCell::new(None) };
 }
 
@@ -112,7 +112,7 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static ParsedLabel>
     Ok(Some(described))
 }
 
-/// As [`of_sequence`], for a caller that looks repeatedly: nothing is kept.
+/// As [`of_sequence`], for a caller that looks repeatedly: only the last one is kept.
 pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<ParsedLabel>>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);

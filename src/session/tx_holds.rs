@@ -2,7 +2,7 @@
 //!
 //! `snowflake_core::horizon` has the protocol. A session holds a generator from its first ID in a
 //! transaction until PostgreSQL tells that the transaction has ended: see the head of
-//! [`crate::session::generator`]'s callbacks.
+//! [`crate::session`].
 //!
 //! # Locks
 //!

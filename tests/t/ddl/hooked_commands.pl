@@ -151,7 +151,7 @@ my $early = session($node);
 $other->query_safe('ALTER SEQUENCE snowflake_default RENAME TO away');
 is(error_in($early, 'SELECT snowflake_nextval()'), '42704', 'no default generator');
 $other->query_safe('ALTER SEQUENCE away RENAME TO snowflake_default');
-my $mark = $other->query_safe('SELECT last_value FROM par_ids');
+$mark = $other->query_safe('SELECT last_value FROM par_ids');
 $early->query_safe('ALTER SEQUENCE par_ids RESTART');
 is($other->query_safe('SELECT last_value FROM par_ids'), $mark, 'a restart in that session keeps the mark');
 $_->quit for $one, $other, $early;

@@ -54,7 +54,7 @@
 //! # After the locks
 //!
 //! PostgreSQL frees the locks of a transaction before its session withdraws what it holds: see
-//! `src/session.rs`. In between, another session can change the label of the generator, and a third
+//! `src/session/mod.rs`. In between, another session can change the label of the generator, and a third
 //! one then resets the cursor ([`crate::protocol::slot::Slot::settle`]) while the hold still stands. A hold
 //! that stands longer only makes horizons less than they could be. But a reset also forgets which
 //! horizon was returned, and none may go back: the cursor starts at the mark, which no horizon has
@@ -84,7 +84,7 @@
 //! # Locks
 //!
 //! A session has [`PLACES`] places. A generator beyond those is held by a lock of
-//! PostgreSQL's, and so is each generator of a prepared transaction, see `src/tx_holds.rs`. Such
+//! PostgreSQL's, and so is each generator of a prepared transaction, see `src/session/tx_holds.rs`. Such
 //! a hold is not raised, and ends with its transaction.
 //!
 //! A session lists the lock ([`crate::horizon::lock_list`]) when it has it, and before it takes an ID, or

@@ -11,7 +11,7 @@
 //!    no mark is written past it: [`crate::protocol::plan`]. A bound counts once the registry has
 //!    confirmed it, and has no end: it counts also when the lease has expired, the registry
 //!    cannot be reached, or another server has taken over, since that one starts at the bound.
-//! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
+//! 2. **The floor.** With each grant, which makes a tenure of its own, every generator starts at the first
 //!    tick that begins at or after [`HeldLease::floor`], but not before the tick of now, its
 //!    own mark, and the tick after its cursor.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request

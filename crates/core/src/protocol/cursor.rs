@@ -5,7 +5,7 @@
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that observes an ID, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped and never issued, or free only as far as the history of clock sequences knows |
+//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that observes an ID, by maximum; a reserver, or a process that closes the slot, by maximum, or by compare-and-swap to another clock; a new label, by a reset | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped and never issued, or free only as far as the history of clock sequences knows |
 //! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; the process that closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the cursor was moved; only grows, except to another clock, and to zero when the mark may be gone |
 //! | `Bounds::generation` | the tenure of the server for which `reserved` was published | as `reserved` | stored with Release after the cursor was moved, before `reserved` |
 //! | `Bounds::clock_seq_span` | in how many clocks a tick may be used, and could be after another reservation; both in one cursor | as `reserved` | lowered before the cursor leaves the tick it is at |
@@ -655,14 +655,13 @@ impl Bounds {
         // Acquire: a reader that sees a cursor that has left its tick sees what was
         // lowered before.
         let clock_seq_span = self.clock_seq_span.load(Acquire);
-        let (together, widest) = (clock_seq_span & u64::from(u32::MAX), clock_seq_span >> 32);
         ClockSeqSpan {
-            now: together,
-            max: widest,
+            now: clock_seq_span & u64::from(u32::MAX),
+            max: clock_seq_span >> 32,
         }
     }
 
-    /// Sets the spread: before the bound is published if it allows more, before the
+    /// Sets the span: before the bound is published if it allows more, before the
     /// cursor leaves its tick if it allows less.
     pub(crate) fn set_clock_seq_span(&self, clock_seq_span: ClockSeqSpan) {
         self.clock_seq_span

@@ -760,7 +760,7 @@ impl NewPlan {
     }
 
     /// Writes the mark by `write`, which returns when it is durable. Fails with what
-    /// `write` returns. Then nothing has changed, but the mark may be higher.
+    /// `write` returns. Then no position was taken and no bound moved, but the mark may be higher.
     pub fn write<E>(self, write: impl FnOnce(&Plan) -> Result<(), E>) -> Result<DurablePlan, E> {
         write(&self.0).map(|()| DurablePlan(self.0))
     }

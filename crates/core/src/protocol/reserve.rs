@@ -10,7 +10,8 @@
 //! 5. publish the bound.
 //!
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
-//! changes nothing but notes and statistics.
+//! takes no position and writes no mark. It may leave a note, open a slot that was closed, and have
+//! the clock believed that it has seen.
 
 use crate::horizon::BEGINNING;
 use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
