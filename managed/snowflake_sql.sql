@@ -550,7 +550,13 @@ BEGIN
             WHEN before.expression IS NULL THEN 'default set to ' || new_default
             ELSE format('default %s replaced by %s', before.expression, new_default) END
         || coalesce('; greatest value so far ' || greatest_value, '; no values so far')
-        || coalesce('; sequence ' || before.sequence || CASE WHEN drop_sequence THEN ' dropped' ELSE ' kept' END, '');
+        || coalesce('; sequence ' || before.sequence || CASE WHEN drop_sequence THEN ' dropped' ELSE ' kept' END, '')
+        || coalesce((SELECT format('; roles that insert rows need: GRANT USAGE ON SEQUENCE %s TO %s', it.name, string_agg(DISTINCT r.name, ', '))
+            FROM (SELECT coalesce(t.relacl, acldefault('r', t.relowner)) FROM pg_class AS t WHERE t.oid = relation
+                UNION ALL SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = relation AND NOT a.attisdropped) AS l (acl)
+            CROSS JOIN aclexplode(l.acl) AS e
+            CROSS JOIN LATERAL (SELECT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END) AS r (name)
+            WHERE e.privilege_type = 'INSERT' AND NOT has_sequence_privilege(e.grantee, generator, 'USAGE, UPDATE') HAVING count(*) > 0), '');
 END $$;
 COMMENT ON FUNCTION snowflake_sql.snowflake_set_default(regclass, name, regclass, boolean, boolean) IS
     'makes a generator the default of a bigint column, by default that of the primary key; self_moving: by snowflake_nextval(); returns what was done';
