@@ -109,9 +109,9 @@ BEGIN
                 RAISE EXCEPTION 'column "%" of also was not found', it.given
                     USING ERRCODE = CASE WHEN side.relkind IS NULL THEN 'undefined_table' ELSE 'undefined_column' END,
                     HINT = 'Give schema, table and column, as in public.posts.user_id, public.posts.user_id=public.users.id or public.posts.remote_id=none.';
-            ELSIF side.relkind NOT IN ('r', 'p') OR side.attgenerated <> '' THEN
-                RAISE EXCEPTION 'column "%" of also is %', it.given,
-                    CASE WHEN side.relkind IN ('r', 'p') THEN 'generated' ELSE 'not one of a table' END
+            ELSIF side.relkind NOT IN ('r', 'p') OR side.relation < 12000 OR side.attgenerated <> '' THEN
+                -- FirstUnpinnedObjectId, as above.
+                RAISE EXCEPTION 'column "%" of also is %', it.given, CASE WHEN side.attgenerated <> '' THEN 'generated' ELSE 'not one of a table' END
                     USING ERRCODE = 'wrong_object_type', HINT = 'Leave it out: what is made of columns that change is made again.';
             ELSIF it.has_keys AND side.base NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
                 RAISE EXCEPTION 'column "%" of also is of type %', it.given, side.type
