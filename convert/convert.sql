@@ -32,7 +32,6 @@ CREATE FUNCTION _snowflake_convert.snowflake_convert_plan(relations regclass[], 
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
 DECLARE
     what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, also, generator, set_default);
-    swapped bigint := 0;    -- statements of the swap
     work _snowflake_convert.work;
 BEGIN
     PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
@@ -74,7 +73,6 @@ BEGIN
                 FOR statement IN
                     SELECT s FROM _snowflake_convert.swap_plan(what) AS s
                 LOOP
-                    swapped := swapped + 1;
                     rewrites := CASE WHEN statement LIKE 'REFRESH MATERIALIZED VIEW %' THEN
                         pg_total_relation_size(substr(statement, length('REFRESH MATERIALIZED VIEW ') + 1)::regclass) END;
                     note := CASE WHEN rewrites IS NOT NULL THEN 'the tables are locked while this runs: '
@@ -103,11 +101,9 @@ BEGIN
                 'after the first step and after the swap:'
                 ' cached plan must not change result type'
             WHERE EXISTS (SELECT FROM changed)
-            -- Two processors that did nothing else ran 3,000 statements a second.
-            UNION ALL SELECT 2, format('the swap locks up to %s tables together, for about %s s if the server has nothing else to do',
-                s.tables, round(greatest(swapped * s.tables / s.all_tables, 300) / 3000.0, 1))
-            FROM _snowflake_convert.lock_room() AS r
-            CROSS JOIN _snowflake_convert.greatest_swap(work, r.locks) AS s WHERE s.tables > 1 AND swapped > 0
+            UNION ALL SELECT 2, format('the swap locks up to %s tables together, which foreign keys, views or also tie to each other, or which need few locks', s.tables)
+            FROM _snowflake_convert.lock_room() AS r CROSS JOIN _snowflake_convert.greatest_swap(work, r.locks) AS s
+            WHERE s.tables > 1 AND EXISTS (SELECT FROM changed)
             UNION ALL SELECT 2, format('published by %I: before the first step, subscribers need: %s; drop these columns there after the swap', p.pubname,
                 string_agg(DISTINCT format('ALTER TABLE %s ADD COLUMN %I bigint', _snowflake.name(c.relation), c.copy), '; '))
             FROM _snowflake_convert.copies(what) AS c JOIN pg_class AS t ON t.oid = c.relation JOIN pg_namespace AS n ON n.oid = t.relnamespace

@@ -361,11 +361,11 @@ CREATE FUNCTION _snowflake_convert.lock_room(OUT locks bigint, OUT transactions 
     SELECT current_setting('max_locks_per_transaction')::bigint * t.count, t.count
     FROM (SELECT current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint) AS t (count)
 $$;
--- How many tables the greatest swap changes together, of how many, and how many locks it needs.
-CREATE FUNCTION _snowflake_convert.greatest_swap(work _snowflake_convert.work, room bigint, OUT tables bigint, OUT all_tables bigint, OUT locks bigint)
+-- How many tables the greatest swap changes together, and how many locks it needs.
+CREATE FUNCTION _snowflake_convert.greatest_swap(work _snowflake_convert.work, room bigint, OUT tables bigint, OUT locks bigint)
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
-    WITH tables (node) AS MATERIALIZED (SELECT DISTINCT _snowflake_convert.node('pg_class'::regclass, m.member) FROM unnest((work).members) AS m WHERE m.is_altered)
-    SELECT (SELECT count(*) FROM tables AS t WHERE t.node = ANY (s.nodes)), (SELECT count(*) FROM tables), s.locks
+    SELECT (SELECT count(DISTINCT n.node) FROM unnest((work).members) AS m CROSS JOIN _snowflake_convert.node('pg_class'::regclass, m.member) AS n (node)
+        WHERE m.is_altered AND n.node = ANY (s.nodes)), s.locks
     FROM _snowflake_convert.swaps(work, room) AS s ORDER BY s.locks DESC LIMIT 1
 $$;
 CREATE FUNCTION _snowflake_convert.obstacles_of_locks(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$

@@ -116,6 +116,8 @@ CROSS JOIN _snowflake_convert.groups(_snowflake_convert.work_of(_snowflake_conve
 CREATE VIEW names AS SELECT v FROM posts JOIN users ON users.id = user_id;
 INSERT INTO users (v) SELECT generate_series(1, 100);
 INSERT INTO posts (user_id) SELECT id FROM users;
+SELECT note FROM snowflake_convert_plan('{users}', online => true, also => '{posts.user_id}') WHERE note LIKE 'the swap %';
+SELECT count(*) FROM snowflake_convert_plan('{users}', online => true) WHERE note LIKE 'the swap %';
 SELECT count(*), min(statement) FROM snowflake_convert_steps('{users}', also => '{posts.user_id}') WHERE statement LIKE '%swap%';
 \set ECHO none
 SELECT statement FROM snowflake_convert_steps('{users}', also => '{posts.user_id}') \gexec

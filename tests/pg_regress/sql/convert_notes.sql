@@ -100,6 +100,8 @@ CREATE INDEX of_key ON payloads (((p ->> 'Cast_To_Id')::integer));
 CREATE INDEX of_other ON payloads (((p ->> 'size')::integer));
 CREATE INDEX of_literal ON cast_to (v) WHERE id > '-5'::integer AND v <> ':: x::integer';
 CREATE POLICY of_tenant ON cast_to USING (tenant_id = current_setting('app.tenant')::int);
+CREATE TRIGGER by_tenant AFTER INSERT ON cast_to FOR EACH ROW WHEN (new.tenant_id = current_setting('app.tenant', true)::int) EXECUTE FUNCTION keeps();
+CREATE RULE by_rule AS ON DELETE TO cast_to WHERE old.id = current_setting('app.tenant', true)::smallint DO INSTEAD NOTHING;
 CREATE VIEW by_payload AS SELECT t.v FROM payloads JOIN cast_to AS t ON t.id = (p ->> 'tenant_id')::int;
 CREATE VIEW by_text AS SELECT t.v FROM payloads JOIN cast_to AS t ON t.id::text = p ->> 'tenant_id';
 CREATE TYPE cast_row AS (cast_to_id int, n int);

@@ -50,7 +50,13 @@ is($node->safe_psql('shop', 'SELECT count(*), sum(customer_id) FROM "the orders"
 is($node->safe_psql('shop', 'SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = \'customers\'::regclass AND attname = \'id\''), 'integer', 'with its types');
 
 # It would have failed in production.
+$node->safe_psql('postgres', 'CREATE DATABASE production TEMPLATE shop');
+$node->safe_psql('production', q{CALL snowflake_convert(schemas => '{public}')});
+is((error_of($node, q{INSERT INTO customers ("the name") VALUES ('new')}, 'production'))[0], '42883', 'without the copy, each INSERT would fail');
+# What the copy has shown is repaired before.
+$node->safe_psql('shop', q{CREATE OR REPLACE FUNCTION shelve() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.shelf := chr((65 + NEW.id % 26)::integer); RETURN NEW; END $$});
+is(look(), '', 'then the copy takes all rows');
 $node->safe_psql('shop', q{CALL snowflake_convert(schemas => '{public}')});
-is((error_of($node, q{INSERT INTO customers ("the name") VALUES ('new')}, 'shop'))[0], '42883', 'without the copy, each INSERT would fail');
+is($node->safe_psql('shop', q{INSERT INTO customers ("the name") VALUES ('new') RETURNING length(shelf)}), '1', 'and so does the database itself');
 $node->stop;
 done_testing();
