@@ -49,7 +49,8 @@ BEGIN
 END $$;
 
 -- What the names of a table and its key lead to expect as the name of a column that has its keys.
-CREATE FUNCTION _snowflake_convert.expected_names(relation name, key name) RETURNS SETOF text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.expected_names(relation name, key name) RETURNS SETOF text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT DISTINCT v.name FROM lower(relation) AS t (name)
     CROSS JOIN LATERAL (VALUES (nullif(lower(key), 'id')), (t.name || '_id'), (regexp_replace(t.name, 's$', '') || '_id'),
         (regexp_replace(t.name, 'ies$', 'y') || '_id'), (regexp_replace(t.name, 'es$', '') || '_id')) AS v (name) WHERE v.name IS NOT NULL
@@ -241,6 +242,7 @@ $$;
 
 -- The schema of both extensions, whose owner may rename it at any moment: for the statements that a
 -- client runs. What these functions run themselves does not name it.
-CREATE FUNCTION _snowflake_convert.schema() RETURNS regnamespace LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.schema() RETURNS regnamespace
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.pronamespace::regnamespace FROM pg_proc AS p WHERE p.oid = _snowflake.issuer(true)
 $$;

@@ -36,7 +36,8 @@ $$;
 
 -- What a person has to look at, since the catalogs cannot tell whether it has to do with the
 -- keys.
-CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH changed AS (
         SELECT c.relation, c.name, c.is_key, t.relname FROM unnest((work).columns) AS c
         JOIN pg_class AS t ON t.oid = c.relation),
@@ -110,13 +111,14 @@ CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS S
 $$;
 
 -- What programs and roles need for the new keys, and what becomes of old ones.
-CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT DISTINCT format('%s inserts rows into table %s, and needs: GRANT USAGE ON SEQUENCE %s TO %s',
         CASE w.role WHEN 'PUBLIC' THEN w.role ELSE 'role ' || w.role END, _snowflake.name(c.relation), _snowflake.name(g.source), w.role)
     FROM _snowflake.next_id_range((work).generator, NULL) AS g CROSS JOIN unnest((work).columns) AS c
     CROSS JOIN _snowflake.without_usage(c.relation, g.source) AS w (role) WHERE (work).set_default AND c.is_key
-    UNION ALL SELECT r FROM _snowflake.next_id_range((work).generator, NULL) AS g CROSS JOIN unnest((work).columns) AS c
-    CROSS JOIN _snowflake.refusals(c.relation, c.name, g.next_id) AS r WHERE (work).set_default AND NOT c.is_key AND c.origin IS NULL
+    UNION ALL SELECT r.note FROM _snowflake.next_id_range((work).generator, NULL) AS g CROSS JOIN unnest((work).columns) AS c
+    CROSS JOIN _snowflake.refusals(c.relation, c.name, g.next_id) AS r WHERE (work).set_default AND r.is_certain AND NOT c.is_key AND c.origin IS NULL
     UNION ALL SELECT format('%s %s no keys after the conversion: '
         'programs that call nextval(), currval() or lastval() for them need INSERT ... RETURNING',
         string_agg(DISTINCT q.name, ', '), CASE WHEN count(DISTINCT q.name) = 1 THEN 'makes' ELSE 'make' END)

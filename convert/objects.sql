@@ -285,7 +285,8 @@ $$;
 -- statement, and may run code of the owner of its type: the conditions of a domain, also one in
 -- an array, a range or a row. The caller runs the statements that make objects again. What a
 -- type is can change until then: so all types count that another role can change or replace.
-CREATE FUNCTION _snowflake_convert.literals(objects _snowflake_convert.object[]) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.literals(objects _snowflake_convert.object[]) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH types (name, owner) AS (
         SELECT format_type(y.oid, NULL), o.owner FROM pg_type AS y JOIN pg_namespace AS n ON n.oid = y.typnamespace
         CROSS JOIN LATERAL (VALUES (y.typowner), (CASE WHEN n.nspowner = 'pg_database_owner'::regrole

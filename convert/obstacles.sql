@@ -8,7 +8,8 @@ CREATE FUNCTION _snowflake_convert.altered(work _snowflake_convert.work, OUT mem
 $$;
 
 -- Rights that the caller, or an owner of tables, does not have.
-CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH members AS MATERIALIZED (
         SELECT p.relation AS root, CASE WHEN NOT p.is_generated THEN p.number END AS number, c.*
         FROM unnest((work).members) AS p JOIN pg_class AS c ON c.oid = p.member WHERE p.is_altered),
@@ -68,7 +69,8 @@ CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.w
 $$;
 
 -- Tables that PostgreSQL, Citus or another conversion keep as they are.
-CREATE FUNCTION _snowflake_convert.obstacles_of_tables(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_tables(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE members AS (
         SELECT u.member, u.number, format('%s.%I', _snowflake.name(u.member), a.attname) AS described, a.attinhcount, c.*
         FROM unnest((work).tables, (work).numbers) AS u (member, number)
@@ -123,7 +125,8 @@ CREATE FUNCTION _snowflake_convert.obstacles_of_tables(work _snowflake_convert.w
 $$;
 
 -- Columns that PostgreSQL keeps as they are.
-CREATE FUNCTION _snowflake_convert.obstacles_of_columns(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_columns(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('%s.%I is of domain %s over %s: change the column to bigint or to another domain first',
         _snowflake.name(c.relation), c.name, c.type::regtype, c.base::regtype)
@@ -151,7 +154,8 @@ CREATE FUNCTION _snowflake_convert.obstacles_of_columns(work _snowflake_convert.
 $$;
 
 -- Foreign keys that PostgreSQL would not keep.
-CREATE FUNCTION _snowflake_convert.obstacles_of_foreign_keys(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_foreign_keys(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     -- Its foreign keys would be dropped with the column.
     SELECT format('constraint %I of table %s refers to a generated column', k.conname, _snowflake.name(k.conrelid)) FROM unnest((work).members) AS f
     JOIN pg_constraint AS k ON k.contype = 'f' AND k.conparentid = 0
@@ -160,7 +164,8 @@ CREATE FUNCTION _snowflake_convert.obstacles_of_foreign_keys(work _snowflake_con
 $$;
 
 -- Objects that cannot be made again.
-CREATE FUNCTION _snowflake_convert.obstacles_of_objects(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_objects(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('%s belongs to extension %I', pg_describe_object(d.classid, d.objid, 0), x.extname)
     FROM pg_depend AS d JOIN pg_extension AS x ON x.oid = d.refobjid WHERE d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
@@ -197,7 +202,8 @@ $$;
 -- About how many objects are locked for each table and object that is changed, at once or by the swap.
 -- The numbers were measured on tables that have one thing more or less, and are rounded up: what is
 -- dropped is locked as well as what is made, a foreign key with its four triggers.
-CREATE FUNCTION _snowflake_convert.lock_counts(work _snowflake_convert.work, OUT node bigint, OUT locks bigint) RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.lock_counts(work _snowflake_convert.work, OUT node bigint, OUT locks bigint) RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH altered AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a),
     relations (id, locks) AS (
         SELECT DISTINCT a.member, CASE WHEN (work).in_use THEN 6 ELSE 7 END FROM altered AS a
@@ -227,7 +233,8 @@ $$;
 
 -- The tables and objects that change, in groups that nothing ties to each other: no foreign key, and no
 -- object that is made again.
-CREATE FUNCTION _snowflake_convert.groups(work _snowflake_convert.work, OUT place bigint, OUT nodes bigint[]) RETURNS SETOF record LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.groups(work _snowflake_convert.work, OUT place bigint, OUT nodes bigint[]) RETURNS SETOF record
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     apart bigint[] := ARRAY(SELECT DISTINCT _snowflake_convert.node('pg_class'::regclass, a.member) FROM _snowflake_convert.altered(work) AS a ORDER BY 1);
     changed constant bigint[] := apart || ARRAY(SELECT _snowflake_convert.node(o.class, o.id) FROM unnest(work.objects) AS o);
@@ -271,7 +278,8 @@ END $$;
 
 -- The transactions of the swap, each with its tables and objects, how many locks it needs, and its groups. Small groups are swapped together:
 -- each transaction needs a plan of its own.
-CREATE FUNCTION _snowflake_convert.swaps(work _snowflake_convert.work, room bigint, OUT nodes bigint[], OUT locks bigint, OUT groups text[]) RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.swaps(work _snowflake_convert.work, room bigint, OUT nodes bigint[], OUT locks bigint, OUT groups text[]) RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH groups AS MATERIALIZED (
         SELECT g.place, g.nodes, sum(l.locks)::bigint AS locks, m.enough FROM _snowflake_convert.groups(work) AS g
         JOIN _snowflake_convert.lock_counts(work) AS l ON l.node = ANY (g.nodes)
@@ -289,7 +297,8 @@ $$;
 
 -- Columns that no foreign key ties to a key: those that are named like one, and those into which a trigger of a
 -- changed table writes its rows. `also` is how a caller names such a column.
-CREATE FUNCTION _snowflake_convert.references_of(work _snowflake_convert.work, OUT described text, OUT also text, OUT obstacle text) RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.references_of(work _snowflake_convert.work, OUT described text, OUT also text, OUT obstacle text) RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH keys AS MATERIALIZED (
         SELECT c.relation, c.name, t.relname, t.relnamespace, c.is_key FROM unnest((work).columns) AS c JOIN pg_class AS t ON t.oid = c.relation),
     names AS MATERIALIZED (
@@ -368,7 +377,8 @@ CREATE FUNCTION _snowflake_convert.greatest_swap(work _snowflake_convert.work, r
         WHERE m.is_altered AND n.node = ANY (s.nodes)), s.locks
     FROM _snowflake_convert.swaps(work, room) AS s ORDER BY s.locks DESC LIMIT 1
 $$;
-CREATE FUNCTION _snowflake_convert.obstacles_of_locks(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_locks(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s locks about %s objects in one transaction, and this server has room for %s: '
         'set max_locks_per_transaction to %s or more, and restart it', l.what, l.count, r.locks, ceil(l.count::numeric / r.transactions))
     FROM _snowflake_convert.lock_room() AS r
@@ -380,7 +390,8 @@ CREATE FUNCTION _snowflake_convert.obstacles_of_locks(work _snowflake_convert.wo
 $$;
 
 -- What keeps old rows from getting IDs of their time.
-CREATE FUNCTION _snowflake_convert.obstacles_of_old_rows(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_old_rows(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('%s.%I refers to keys of several tables, which get different new values', _snowflake.name(c.relation), c.name)
     FROM unnest((work).columns) AS c WHERE c.origins > 1
@@ -412,13 +423,14 @@ $$;
 
 -- Columns that cannot take the IDs to come: what the catalogs tell, and of keys that have their type already, what the last step
 -- would look at, in the same way, as the owner. Without the rights for that, nothing is read.
-CREATE FUNCTION _snowflake_convert.obstacles_of_values(work _snowflake_convert.work, is_read boolean) RETURNS SETOF text LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles_of_values(work _snowflake_convert.work, is_read boolean) RETURNS SETOF text
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ids constant record := _snowflake.next_id_range(work.generator, NULL);
     it record;
 BEGIN
     FOR it IN SELECT c.relation::regclass, c.name, c.is_key, c.is_altered, c.origin FROM unnest(work.columns) AS c LOOP
-        RETURN QUERY SELECT _snowflake.refusals(it.relation, it.name, ids.next_id) WHERE it.is_key OR it.origin IS NOT NULL;
+        RETURN QUERY SELECT r.note FROM _snowflake.refusals(it.relation, it.name, ids.next_id) AS r WHERE r.is_certain AND (it.is_key OR it.origin IS NOT NULL);
         CONTINUE WHEN it.is_altered OR NOT it.is_key OR NOT is_read;
         BEGIN
             PERFORM _snowflake.check_values(it.relation, it.name, ids.source);
@@ -432,7 +444,8 @@ BEGIN
 END $$;
 
 -- All obstacles, in the order of the plan.
-CREATE FUNCTION _snowflake_convert.obstacles(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.obstacles(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT o.note FROM (
         SELECT _snowflake_convert.obstacles_of_rights(work)
         UNION ALL SELECT _snowflake_convert.obstacles_of_tables(work)

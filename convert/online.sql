@@ -130,7 +130,8 @@ BEGIN
 END $$;
 
 -- An error in transactions of other isolation levels.
-CREATE FUNCTION _snowflake_convert.need_read_committed() RETURNS void LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.need_read_committed() RETURNS void
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'cannot convert keys in a transaction of isolation level %', current_setting('transaction_isolation')
@@ -415,7 +416,8 @@ COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
     'that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
 
 -- Why tables cannot be converted while they are in use.
-CREATE FUNCTION _snowflake_convert.online_obstacles(what _snowflake_convert.request, is_first boolean) RETURNS SETOF text LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.online_obstacles(what _snowflake_convert.request, is_first boolean) RETURNS SETOF text
+    LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH copies AS MATERIALIZED (
         SELECT * FROM _snowflake_convert.copies(what)),
     tables AS (

@@ -114,7 +114,8 @@ BEGIN
 END $$;
 
 -- All notes, in the order of the plan.
-CREATE FUNCTION _snowflake_convert.notes_of_plan(work _snowflake_convert.work, what _snowflake_convert.request) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.notes_of_plan(work _snowflake_convert.work, what _snowflake_convert.request) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH of_columns (target, note) AS MATERIALIZED (
         SELECT format('column %s.%I ', _snowflake.name(k.relation), k.name), k.note
         FROM _snowflake_convert.keys((what).relations, (what).are_named) AS k WHERE k.note IS NOT NULL AND NOT EXISTS (

@@ -74,7 +74,8 @@ CREATE FUNCTION _snowflake_convert.alter_tables(
 $$;
 
 -- The statements that make again what has gone with a generated column.
-CREATE FUNCTION _snowflake_convert.remake_generated(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.remake_generated(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH members AS (
         SELECT m.member AS id, m.number, m.name, m.relation FROM unnest((work).members) AS m WHERE m.is_generated),
     -- Also those of partitions, which keep their names.
@@ -150,7 +151,8 @@ $$;
 
 -- The statements for what ALTER TABLE .. TYPE does not keep of statistics and indexes. The
 -- statistics are the caller's after ALTER TABLE.
-CREATE FUNCTION _snowflake_convert.remake_statistics(work _snowflake_convert.work) RETURNS SETOF text LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _snowflake_convert.remake_statistics(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner))
     FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
     WHERE x.stxowner <> quote_ident(current_user)::regrole AND x.oid = ANY ((work).statistics)

@@ -147,7 +147,7 @@ BEGIN
             BEGIN
                 result := concat_ws('; ', result, _snowflake.snowflake_set_default(relation, key.name, generator, false));
                 is_set := true;
-                severity := CASE WHEN severity = 'info' AND result ~ 'new rows go to default partition|roles that insert rows need:' THEN 'warning' ELSE severity END;
+                severity := CASE WHEN severity = 'info' AND result ~ 'new rows go to default partition|has a cast to a narrower type|roles that insert rows need:' THEN 'warning' ELSE severity END;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);
                 severity := 'error';
@@ -170,4 +170,4 @@ END;
 COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
     'makes a generator the default of the keys of all tables of a schema; returns a row for each table: '
     'whether a default is set now, and what was done, or why nothing was; with severity warning, a person has to decide: a key was left alone, '
-    'rows go to a default partition, or roles lack a privilege; with error, it could not be changed';
+    'rows go to a default partition, a cast may refuse IDs, or roles lack a privilege; with error, it could not be changed';
