@@ -18,7 +18,7 @@ $node->safe_psql('shop', q{
 	CREATE TABLE customers (id serial PRIMARY KEY, "the name" text, shelf text, created_at timestamptz NOT NULL DEFAULT '2025-06-01', upper_name text GENERATED ALWAYS AS (upper("the name")) STORED);
 	CREATE TABLE "the orders" (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer_id int NOT NULL REFERENCES customers, created_at timestamptz NOT NULL DEFAULT '2025-06-02');
 	CREATE VIEW customer_orders AS SELECT o.id, c."the name" FROM "the orders" AS o JOIN customers AS c ON c.id = o.customer_id;
-	CREATE TABLE measured (id serial, at date NOT NULL, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
+	CREATE TABLE measured (id serial, at date NOT NULL, customer_id int DEFAULT 1 REFERENCES customers, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
 	CREATE TABLE measured_1 PARTITION OF measured FOR VALUES FROM ('2025-01-01') TO ('2027-01-01');
 	-- PostgreSQL has chr(integer) only, and no text of this function has a type of integers.
 	CREATE FUNCTION shelve() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.shelf := chr(65 + NEW.id % 26); RETURN NEW; END $$;
