@@ -513,7 +513,22 @@ SELECT snowflake_set_default('short', generator => 'd.short_ids');
 SELECT snowflake_set_default('narrow');
 DROP TABLE ranged, listed, caught, narrow, narrow_too, wide;
 
+-- What refuses IDs by a plain comparison or cast is an error, and what shares a sequence is named.
+CREATE SCHEMA refusing;
+CREATE SEQUENCE refusing.all_ids;
+CREATE TABLE refusing.a_check (id bigserial PRIMARY KEY CHECK (id < 2147483648));
+CREATE TABLE refusing.b_index (id bigserial PRIMARY KEY);
+CREATE INDEX b ON refusing.b_index ((id::int));
+CREATE TABLE refusing.c_column (id bigserial PRIMARY KEY, n smallint GENERATED ALWAYS AS (id::smallint) STORED);
+CREATE TABLE refusing.d_others (id bigserial PRIMARY KEY, v int CHECK (v < 5), CHECK (id < 5 OR v > 0), n int GENERATED ALWAYS AS (v) STORED);
+CREATE INDEX d ON refusing.d_others ((id::int)) WHERE v = 1;
+CREATE TABLE refusing.e_shared (id bigint PRIMARY KEY DEFAULT nextval('refusing.all_ids'));
+CREATE TABLE refusing.f_shared (id bigint PRIMARY KEY DEFAULT nextval('refusing.all_ids'));
+SELECT relation, is_set, severity, result FROM snowflake_set_defaults('refusing');
+INSERT INTO refusing.d_others (v) VALUES (1);
+INSERT INTO refusing.d_others (v) VALUES (2);
 SET client_min_messages = warning;
+DROP SCHEMA refusing CASCADE;
 DROP SCHEMA d, trap, "s.p ""x""; DROP SCHEMA d" CASCADE;
 DROP FOREIGN DATA WRAPPER nothing CASCADE;
 DROP ROLE regress_column_member, regress_column_owner, regress_column_stranger;
