@@ -433,7 +433,7 @@ BEGIN
         FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
         UNION ALL
         SELECT k.oid, f.member, pg_get_expr(k.conbin, k.conrelid), format_type(it.atttypid, it.atttypmod), column_name, -1, k.conname,
-            format('constraint "%s" of table %s refuses IDs', k.conname, _snowflake.name(f.member))
+            format('constraint %I of table %s refuses IDs', k.conname, _snowflake.name(f.member))
         FROM _snowflake.inheritance(relation, column_name) AS f
         JOIN pg_constraint AS k ON k.conrelid = f.member AND k.contype = 'c' AND k.conkey = ARRAY[f.number]
         WHERE pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED' AND (f.member = relation OR k.conislocal)
@@ -450,9 +450,9 @@ BEGIN
             holds := false;
         END;
         IF NOT holds THEN
-            RAISE EXCEPTION '%', condition.refuses
+            RAISE EXCEPTION '%: %', condition.refuses, condition.code
                 USING ERRCODE = 'check_violation',
-                DETAIL = format('ID %s of generator %s violates %s.', next_id, generator_name, condition.code),
+                DETAIL = format('It does not hold for ID %s of generator %s.', next_id, generator_name),
                 HINT = 'Change or drop the constraint first, or the type of the column.';
         END IF;
     END LOOP;
