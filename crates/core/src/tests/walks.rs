@@ -264,8 +264,8 @@ fn refusals() {
     // Both clocks count while the machine sleeps, so that is no jump, however long.
     let mut slept = server(tiny(), 200);
     slept.reserve_for(200).unwrap();
-    slept.pass(1000 * MS);
-    assert!(slept.generator.plan(&slept.situation_for(200)).is_ok());
+    slept.pass(300 * MS);
+    slept.generator.plan(&slept.situation_for(200)).unwrap();
     // After a restart the mark is known, not the jump. The mark is 5 ms ahead.
     assert!(reserved(41, true).is_ok());
     assert!(reserved(-55, true).is_ok());
