@@ -28,7 +28,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 # Who unpacked an archive wants to build; who cloned the repository asks first.
 .DEFAULT_GOAL := $(if $(wildcard .git),help,all)
 
-# Each of them is a function of tests/run.
+# Each of them is a file in tests/commands.
 test_names := citus demo managed migrations monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
 bench_names := contention convert horizon instructions
