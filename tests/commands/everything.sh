@@ -13,13 +13,12 @@ mkdir -p "$logs"
 nice -n 10 tests/run loom > "$logs/loom.log" 2>&1 &
 loom=$!
 nice -n 10 tests/run cargo_pgrx &
-# The process IDs are put in now: the variables are gone when the script ends.
-beside="$loom $!"
-trap "kill $beside 2>/dev/null || true" EXIT
+beside=("$loom" $!)
+trap 'kill "${beside[@]}" 2>/dev/null || true' EXIT
 for part in server schema regress; do run "$part" || failed+=("$part"); done
 run pg '' > "$logs/pg.log" 2>&1 &
 pgrx=$!
-trap "kill $beside $pgrx 2>/dev/null || true" EXIT
+beside+=("$pgrx")
 run tap || failed+=(tap)
 wait "$loom" || failed+=(loom)
 wait "$pgrx" || failed+=(pg)

@@ -2,9 +2,7 @@
 prepare
 install_all
 names=("$@") expected=()
-if [ ${#names[@]} = 0 ]; then
-    names=($(cd "$top/tests/pg_regress/sql" && ls | sed 's/\.sql$//'))
-fi
+if [ ${#names[@]} = 0 ]; then mapfile -t names < <(cd "$top/tests/pg_regress/sql" && compgen -G '*.sql' | sed 's/\.sql$//' | sort); fi
 if [ "$pg" -ge 16 ]; then expected=(--expecteddir="$scratch/tests/pg_regress"); fi
 printf '%s\n' "shared_preload_libraries = 'snowflake_id'" "snowflake_id.worker_id = 7" \
     "timezone = 'UTC'" > "$scratch/regress.conf"

@@ -9,5 +9,6 @@ need_packages
 prepare_copy
 build
 install_into "$pkglibdir" "$sharedir"
-OLD_INSTALLATION=${bindir%/bin} NEW_INSTALLATION=$new bindir=$new/bin \
-    with_perl upgrade prove --timer "$scratch/tests/upgrade.pl"
+export OLD_INSTALLATION=${bindir%/bin} NEW_INSTALLATION=$new
+bindir=$new/bin
+with_perl upgrade prove --timer "$scratch/tests/upgrade.pl"
