@@ -1,7 +1,7 @@
 # what `make test` runs: loom, schema, regress, tap, pg and the rest of core
-# The core's tests compute, and most tests of servers wait: both run side by side, and the core's leave the
-# processor to the others. Their output comes at the end. Root continues as an ordinary user, as cargo-pgrx
-# must, so that nothing is built twice.
+# The core's tests and pg compute and compile, and most tests of servers wait: they run side by side, and the former
+# leave the processor to the others. Their output comes at the end. Root continues as an ordinary user, as
+# cargo-pgrx must, so that nothing is built twice.
 run needs
 if is_root; then
     nice -n 10 tests/run cargo_pgrx &
@@ -16,7 +16,7 @@ nice -n 10 tests/run cargo_pgrx &
 beside=("$loom" $!)
 trap 'kill "${beside[@]}" 2>/dev/null || true' EXIT
 for part in server schema regress; do run "$part" || failed+=("$part"); done
-run pg '' > "$logs/pg.log" 2>&1 &
+nice -n 10 tests/run pg '' > "$logs/pg.log" 2>&1 &
 pgrx=$!
 beside+=("$pgrx")
 run tap || failed+=(tap)
