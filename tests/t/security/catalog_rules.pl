@@ -499,7 +499,7 @@ sub check_rules
 		WHERE e.body ~ '\\.hold\\(' AND (e.prokind = 'f' AND i.provolatile IS DISTINCT FROM e.provolatile OR i.prolang IS DISTINCT FROM (SELECT oid FROM pg_language WHERE lanname = 'plpgsql')
 			OR i.prosupport <> 0 OR i.provolatile = 'i' OR NOT e.is_guarded OR e.pronamespace <> '$schema'::regnamespace)"), '',
 		"$what: each calls a function of the same name that the planner cannot run");
-	is(sql("SELECT string_agg(DISTINCT prosrc, ' ') FROM ($entries) AS e WHERE prokind = 'p' AND pronamespace = '$schema'::regnamespace AND prosqlbody IS NULL"), 'snowflake_internal_held_procedure',
+	is(sql("SELECT string_agg(DISTINCT prosrc, ' ') FROM ($entries) AS e WHERE prokind = 'p' AND pronamespace = '$schema'::regnamespace AND prosqlbody IS NULL"), 'snowflake_internal_committing_procedure snowflake_internal_held_procedure',
 		"$what: and procedures that commit");
 	is(sql("SELECT s.classid, s.objid, s.refobjid::regprocedure FROM ($bound) AS s JOIN ($late) AS e ON s.refclassid = 'pg_proc'::regclass AND s.refobjid = e.oid
 		WHERE s.classid <> 'pg_proc'::regclass OR s.objid NOT IN (SELECT oid FROM ($entries) AS e WHERE is_guarded)"), '', "$what: nothing else that is bound calls such a function");
