@@ -9,8 +9,11 @@ use pgrx::{PgList, pg_sys};
 
 use crate::postgres::{catalog, compat, encoding};
 
+/// A column of a table, by its number.
+pub type Column = (pg_sys::Oid, i16);
+
 /// The column that owns a sequence, by its serial type or its identity.
-pub fn owned_by(sequence: pg_sys::Oid) -> Option<(pg_sys::Oid, i16)> {
+pub fn owned_by(sequence: pg_sys::Oid) -> Option<Column> {
     let (table, column) = catalog::owner_column(sequence)?;
     Some((table, i16::try_from(column).ok()?))
 }
@@ -64,7 +67,7 @@ impl Dependent {
     }
 
     /// The column whose default this is.
-    fn default_of(&self) -> Option<(pg_sys::Oid, i16)> {
+    fn default_of(&self) -> Option<Column> {
         if self.class != pg_sys::AttrDefaultRelationId {
             return None;
         }
@@ -83,14 +86,14 @@ impl Dependent {
 }
 
 /// The column whose default this is.
-pub fn column_of_default(default: pg_sys::Oid) -> Option<(pg_sys::Oid, i16)> {
+pub fn column_of_default(default: pg_sys::Oid) -> Option<Column> {
     // SAFETY: a catalog look-up, in a transaction.
     let column = unsafe { pg_sys::GetAttrDefaultColumnAddress(default) };
     Some((column.objectId, i16::try_from(column.objectSubId).ok()?))
 }
 
 /// The columns of the primary key of the table that has a constraint.
-pub fn key_beside(oid: pg_sys::Oid) -> Vec<(pg_sys::Oid, i16)> {
+pub fn key_beside(oid: pg_sys::Oid) -> Vec<Column> {
     let table = constraint(oid).map_or(pg_sys::InvalidOid, |row| row.conrelid);
     let columns = primary_key(table).0.into_iter();
     columns.map(|column| (table, column)).collect()
@@ -161,7 +164,7 @@ pub fn dependents(class: pg_sys::Oid, object: pg_sys::Oid, column: Option<i16>) 
 
 /// What uses a sequence, and is no part of a column that owns it: the columns whose defaults draw
 /// from it; `None` for anything else.
-pub fn users(sequence: pg_sys::Oid) -> Vec<Option<(pg_sys::Oid, i16)>> {
+pub fn users(sequence: pg_sys::Oid) -> Vec<Option<Column>> {
     let dependents = dependents(pg_sys::RelationRelationId, sequence, None);
     let users = dependents.iter().filter(|it| it.is_normal());
     users.map(Dependent::default_of).collect()
@@ -319,7 +322,7 @@ pub fn type_but_bigint(table: pg_sys::Oid, column: i16) -> Option<String> {
 
 /// The columns of a foreign key with those that they refer to; none if the constraint is another
 /// one, or a copy of one for a partition.
-pub fn foreign_key(oid: pg_sys::Oid) -> Vec<(pg_sys::Oid, i16, pg_sys::Oid, i16)> {
+pub fn foreign_key(oid: pg_sys::Oid) -> Vec<(Column, Column)> {
     let row = constraint(oid).filter(|row| {
         compat::byte(row.contype) == pg_sys::CONSTRAINT_FOREIGN
             && row.conparentid == pg_sys::InvalidOid
@@ -339,7 +342,7 @@ pub fn foreign_key(oid: pg_sys::Oid) -> Vec<(pg_sys::Oid, i16, pg_sys::Oid, i16)
                 let count = usize::try_from(key.nkeys).unwrap_or(0);
                 let pairs = key.conkey.iter().zip(key.confkey.iter()).take(count);
                 let place =
-                    |(own, other): (&i16, &i16)| (key.conrelid, *own, key.confrelid, *other);
+                    |(own, other): (&i16, &i16)| ((key.conrelid, *own), (key.confrelid, *other));
                 pairs.map(place).collect()
             })
         }

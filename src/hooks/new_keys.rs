@@ -34,7 +34,7 @@ use pgrx::spi::quote_literal;
 use pgrx::{PgBox, PgList, pg_sys};
 
 use crate::hooks::error::{self, Error};
-use crate::hooks::key_catalog::{self as keys, Dependent};
+use crate::hooks::key_catalog::{self as keys, Column, Dependent};
 use crate::hooks::new_keys_error as messages;
 use crate::postgres::{catalog, compat, own_tables};
 use crate::server::guc::{self, NewKeys};
@@ -42,6 +42,7 @@ use crate::session;
 use crate::session::generator::SessionGenerator;
 
 /// What a command that is running has made.
+#[derive(Default)]
 struct Frame {
     /// How deep the transaction was nested where the command began.
     level: c_int,
@@ -49,12 +50,12 @@ struct Frame {
     wanted: Option<NewKeys>,
     relations: Vec<pg_sys::Oid>,
     /// Columns that it has added to tables.
-    columns: Vec<(pg_sys::Oid, i16)>,
+    columns: Vec<Column>,
     constraints: Vec<pg_sys::Oid>,
     /// Columns to which it has given a default.
-    defaults: Vec<(pg_sys::Oid, i16)>,
+    defaults: Vec<Column>,
     /// Columns whose default it has dropped, with the function that the default called.
-    dropped: Vec<((pg_sys::Oid, i16), pg_sys::Oid)>,
+    dropped: Vec<(Column, pg_sys::Oid)>,
     /// Its tables may have had rows before.
     alters: bool,
 }
@@ -90,19 +91,18 @@ pub fn note(class: pg_sys::Oid, object: pg_sys::Oid, part: c_int) {
 
 /// Called before an object is dropped. A default is, where another one takes its place; and a change
 /// of an identity's type drops the constraint of the key.
-pub fn note_drop(class: pg_sys::Oid, object: pg_sys::Oid) -> Result<(), Error> {
+pub fn note_drop(class: pg_sys::Oid, object: pg_sys::Oid) {
     let is_noted = |frame: &Frame| frame.wanted.is_some();
     if !FRAMES.with_borrow(|frames| frames.last().is_some_and(is_noted)) {
-        return Ok(());
+        return;
     }
     let mut called = Vec::new();
     if class == pg_sys::AttrDefaultRelationId {
         let place = keys::column_of_default(object);
         called.extend(place.and_then(|it| Some((it, keys::default_function(it.0, it.1)?))));
     } else if class == pg_sys::ConstraintRelationId {
-        let has_identity = |it: &(pg_sys::Oid, i16)| {
-            keys::attribute(it.0, it.1).is_some_and(|row| row.attidentity != 0)
-        };
+        let has_identity =
+            |it: &Column| keys::attribute(it.0, it.1).is_some_and(|row| row.attidentity != 0);
         let keys = keys::key_beside(object).into_iter().filter(has_identity);
         called.extend(keys.map(|it| (it, pg_sys::F_NEXTVAL.into())));
     }
@@ -111,7 +111,6 @@ pub fn note_drop(class: pg_sys::Oid, object: pg_sys::Oid) -> Result<(), Error> {
             frame.dropped.append(&mut called);
         }
     });
-    Ok(())
 }
 
 /// The part before a command: whether its notes are taken, or those of the command around it are
@@ -151,12 +150,8 @@ pub unsafe fn begin(
                 // SAFETY: reads a variable of this process.
                 level: unsafe { pg_sys::GetCurrentTransactionNestLevel() },
                 wanted,
-                relations: Vec::new(),
-                columns: Vec::new(),
-                constraints: Vec::new(),
-                defaults: Vec::new(),
-                dropped: Vec::new(),
                 alters: tag == T_AlterTableStmt,
+                ..Frame::default()
             });
         }
         counts
@@ -202,8 +197,7 @@ unsafe extern "C-unwind" fn on_subtransaction(
 
 /// The part after a command that [`begin`] has noted.
 pub fn finish() -> Result<(), Error> {
-    let frame = FRAMES.with_borrow_mut(Vec::pop);
-    let Some(frame) = frame else {
+    let Some(frame) = FRAMES.with_borrow_mut(Vec::pop) else {
         return Ok(());
     };
     let Some(wanted) = &frame.wanted else {
@@ -227,7 +221,7 @@ pub fn finish() -> Result<(), Error> {
         let source = Source::find(wanted, extension);
         let mut is_done = false;
         for key in keys {
-            let name = key.name();
+            let name = name_of((key.table, key.column));
             let sequence = key.sequence.map(catalog::qualified_name);
             let from = sequence
                 .as_ref()
@@ -235,7 +229,7 @@ pub fn finish() -> Result<(), Error> {
             match key.obstacle(&frame, &source)? {
                 Some(why) => {
                     let named = source.as_ref().ok().and_then(Source::name);
-                    let table = key.table_name();
+                    let table = catalog::qualified_name(key.table);
                     messages::left(&name, &table, &from, named.as_deref(), &why).warning();
                 }
                 None => {
@@ -259,7 +253,7 @@ pub fn finish() -> Result<(), Error> {
 impl Frame {
     /// The columns that may be keys whose numbers this command decides: those that own a sequence of
     /// its, are in a primary key of its, or have got or lost a default.
-    fn columns_with_keys(&self) -> Vec<(pg_sys::Oid, i16)> {
+    fn columns_with_keys(&self) -> Vec<Column> {
         let sequences = self.relations.iter().copied();
         let sequences = sequences.filter(|it| catalog::kind(*it) == pg_sys::RELKIND_SEQUENCE);
         let keys = self.constraints.iter().copied();
@@ -288,7 +282,7 @@ struct Key {
 }
 
 impl Key {
-    fn of(place: (pg_sys::Oid, i16), frame: &Frame, extension: pg_sys::Oid) -> Option<Self> {
+    fn of(place: Column, frame: &Frame, extension: pg_sys::Oid) -> Option<Self> {
         let (table, column) = place;
         let (columns, constraint) = keys::primary_key(table);
         if columns != [column]
@@ -328,17 +322,8 @@ impl Key {
         })
     }
 
-    fn table_name(&self) -> String {
-        catalog::qualified_name(self.table)
-    }
-
-    fn name(&self) -> String {
-        let column = keys::column_name(self.table, self.column);
-        format!("{}.{column}", self.table_name())
-    }
-
     /// The column in the table and in all partitions and child tables.
-    fn family(&self) -> Vec<(pg_sys::Oid, i16)> {
+    fn family(&self) -> Vec<Column> {
         // SAFETY: in a transaction; the list has OIDs. A name that is NULL is of a column that is
         // gone.
         unsafe {
@@ -411,9 +396,9 @@ impl Key {
     /// The columns that get the default: those that drew from the sequence; and those in
     /// partitions and child tables that this command has made, and have no default or value
     /// of their own.
-    fn targets(&self, frame: &Frame) -> Vec<(pg_sys::Oid, i16)> {
+    fn targets(&self, frame: &Frame) -> Vec<Column> {
         let users = self.sequence.map(keys::users).unwrap_or_default();
-        let is_made = |(table, column): (pg_sys::Oid, i16)| {
+        let is_made = |(table, column): Column| {
             let is_new =
                 frame.relations.contains(&table) || frame.columns.contains(&(table, column));
             keys::attribute(table, column).is_some_and(|attribute| {
@@ -619,40 +604,43 @@ fn sequence(schema: &CStr, name: &CStr) -> Option<pg_sys::Oid> {
 /// Warns of columns that refer to keys with IDs, by foreign keys that a command has made, and cannot
 /// hold them.
 fn warn_of_small_references(frame: &Frame, extension: pg_sys::Oid) {
-    let mut found: Vec<_> = frame
-        .constraints
-        .iter()
-        .flat_map(|constraint| keys::foreign_key(*constraint))
-        .filter_map(|(table, column, referred, key)| {
-            let type_ = keys::attribute(table, column)?.atttypid;
-            let is_small = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&type_);
-            let function = keys::default_function(referred, key);
-            let has_ids = function.is_some_and(|it| keys::is_issuer(extension, it));
-            // One that gets numbers of a sequence can get IDs later. A change of its type makes the
-            // foreign keys of other tables again, whose columns may follow.
-            let is_made_again = frame.alters
-                && table != referred
-                && frame.constraints.contains(&keys::primary_key(referred).1);
-            let can_have = keys::type_but_bigint(referred, key).is_none()
-                && keys::numbers_from(referred, key).is_some();
-            let refers_to = || {
-                let (table, column) = (
-                    catalog::qualified_name(referred),
-                    keys::column_name(referred, key),
-                );
-                format!("{table}.{column}")
-            };
-            (is_small && (has_ids || can_have && !is_made_again)).then(|| {
-                let (table, column) = (
-                    catalog::qualified_name(table),
-                    keys::column_name(table, column),
-                );
-                (table, column, type_ == pg_sys::INT2OID, refers_to())
-            })
+    let constraints = frame.constraints.iter();
+    let references = constraints.flat_map(|constraint| keys::foreign_key(*constraint));
+    let small = references.filter_map(|((table, column), (referred, key))| {
+        let type_ = keys::attribute(table, column)?.atttypid;
+        let is_small = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&type_);
+        let function = keys::default_function(referred, key);
+        let has_ids = function.is_some_and(|it| keys::is_issuer(extension, it));
+        // One that gets numbers of a sequence can get IDs later. A change of its type makes the
+        // foreign keys of other tables again, whose columns may follow.
+        let is_made_again = frame.alters
+            && table != referred
+            && frame.constraints.contains(&keys::primary_key(referred).1);
+        let can_have = keys::type_but_bigint(referred, key).is_none()
+            && keys::numbers_from(referred, key).is_some();
+        let (name, column) = (
+            catalog::qualified_name(table),
+            keys::column_name(table, column),
+        );
+        (is_small && (has_ids || can_have && !is_made_again)).then(|| {
+            (
+                name,
+                column,
+                type_ == pg_sys::INT2OID,
+                name_of((referred, key)),
+            )
         })
-        .collect();
-    found.sort();
-    for (table, column, is_smallint, refers_to) in found {
+    });
+    for (table, column, is_smallint, refers_to) in small.collect::<BTreeSet<_>>() {
         messages::small_reference(&table, &column, is_smallint, &refers_to).warning();
     }
+}
+
+/// A column with its table, as SQL.
+fn name_of((table, column): Column) -> String {
+    let (table, column) = (
+        catalog::qualified_name(table),
+        keys::column_name(table, column),
+    );
+    format!("{table}.{column}")
 }
