@@ -74,14 +74,23 @@ CREATE FUNCTION _snowflake_convert.told_keys(tables oid[], columns name[], relat
         SELECT DISTINCT k.relation, k.name, e.expected, c.relnamespace
         FROM unnest(relations, names) AS k (relation, name) JOIN pg_class AS c ON c.oid = k.relation
         CROSS JOIN _snowflake_convert.expected_names(c.relname, k.name) AS e (expected)),
+    -- Tables beside a column that keep their keys: who has the name of one refers to it.
+    others AS MATERIALIZED (
+        SELECT e.expected, c.relnamespace FROM pg_class AS c CROSS JOIN _snowflake_convert.expected_names(c.relname, 'id') AS e (expected)
+        WHERE c.relkind IN ('r', 'p') AND c.oid <> ALL (relations)
+          AND c.relnamespace IN (SELECT t.relnamespace FROM pg_class AS t WHERE t.oid = ANY (tables))),
     found AS (
         SELECT u.*, k.relation AS origin, k.name AS origin_name, rank() OVER (PARTITION BY u.relation, u.name
-            ORDER BY length(k.expected) DESC, k.relnamespace = c.relnamespace DESC) AS place
+            ORDER BY length(k.expected) DESC, k.relnamespace = c.relnamespace DESC) AS place,
+            c.relnamespace AS own_schema, length(k.expected) AS length
         FROM unnest(tables, columns) AS u (relation, name) JOIN pg_class AS c ON c.oid = u.relation
         JOIN keys AS k ON right('_' || lower(u.name), length(k.expected) + 1) = '_' || k.expected
             OR replace(lower(u.name), '_', '') = replace(k.expected, '_', ''))
     SELECT f.relation, f.name, min(f.origin), min(f.origin_name)::name
-    FROM found AS f WHERE f.place = 1 GROUP BY f.relation, f.name HAVING count(DISTINCT (f.origin, f.origin_name)) = 1
+    FROM found AS f WHERE f.place = 1 AND NOT EXISTS (
+        SELECT FROM others AS o WHERE o.relnamespace = f.own_schema AND length(o.expected) >= f.length
+          AND right('_' || lower(f.name), length(o.expected) + 1) = '_' || o.expected)
+    GROUP BY f.relation, f.name HAVING count(DISTINCT (f.origin, f.origin_name)) = 1
 $$;
 
 -- The columns of `also` in the topmost tables that have them. A table without a schema is one of the schemas of the tables: a path

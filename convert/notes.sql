@@ -117,8 +117,7 @@ CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) R
         CASE w.role WHEN 'PUBLIC' THEN w.role ELSE 'role ' || w.role END, _snowflake.name(c.relation), _snowflake.name(g.source), w.role)
     FROM _snowflake.next_id_range((work).generator, NULL) AS g CROSS JOIN unnest((work).columns) AS c
     CROSS JOIN _snowflake.without_usage(c.relation, g.source) AS w (role) WHERE (work).set_default AND c.is_key
-    UNION ALL SELECT r.note FROM _snowflake.next_id_range((work).generator, NULL) AS g CROSS JOIN unnest((work).columns) AS c
-    CROSS JOIN _snowflake.refusals(c.relation, c.name, g.next_id) AS r WHERE (work).set_default AND r.is_certain AND NOT c.is_key AND c.origin IS NULL
+    UNION ALL SELECT r.note FROM unnest((work).columns) AS c CROSS JOIN _snowflake.refusals(c.relation, c.name) AS r WHERE (work).set_default AND r.is_certain AND NOT c.is_key AND c.origin IS NULL
     UNION ALL SELECT format('%s %s no keys after the conversion: '
         'programs that call nextval(), currval() or lastval() for them need INSERT ... RETURNING',
         string_agg(DISTINCT q.name, ', '), CASE WHEN count(DISTINCT q.name) = 1 THEN 'makes' ELSE 'make' END)

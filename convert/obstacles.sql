@@ -316,8 +316,10 @@ CREATE FUNCTION _snowflake_convert.references_of(work _snowflake_convert.work, O
         JOIN keys AS c ON (c.relation, c.name) = (m.relation, m.name)
         JOIN pg_trigger AS g ON g.tgrelid = m.member AND NOT g.tgisinternal
         JOIN pg_proc AS p ON p.oid = g.tgfoid AND p.prosrc ~* '\m(new|old)\.\*'
-        CROSS JOIN regexp_matches(p.prosrc, '\minto\s+(?:(?:"[^"]+"|\w+)\.)?(?:"([^"]+)"|(\w+))', 'gi') AS t (names)
+        CROSS JOIN regexp_matches(p.prosrc, '\minsert\s+into\s+(?:(?:"[^"]+"|\w+)\.)?(?:"([^"]+)"|(\w+))', 'gi') AS t (names)
+        JOIN pg_class AS w ON w.oid = m.member
         JOIN pg_class AS h ON h.relname = coalesce(t.names[1], lower(t.names[2])) AND h.relkind IN ('r', 'p') AND h.oid <> m.member
+            AND h.relnamespace IN (w.relnamespace, p.pronamespace)
         GROUP BY h.oid, c.name, c.relation),
     found AS MATERIALIZED (
         SELECT a.attrelid AS relation, a.attname AS name, c.relkind = 'c' AS is_attribute, f.by, f.origin,
@@ -421,24 +423,22 @@ CREATE FUNCTION _snowflake_convert.obstacles_of_old_rows(work _snowflake_convert
     WHERE (work).worker_id IS NOT NULL
 $$;
 
--- Columns that cannot take the IDs to come: what the catalogs tell, and of keys that have their type already, what the last step
--- would look at, in the same way, as the owner. Without the rights for that, nothing is read.
-CREATE FUNCTION _snowflake_convert.obstacles_of_values(work _snowflake_convert.work, is_read boolean) RETURNS SETOF text
+-- Columns that cannot take the IDs to come, as the catalogs tell: no table is read.
+CREATE FUNCTION _snowflake_convert.obstacles_of_values(work _snowflake_convert.work) RETURNS SETOF text
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ids constant record := _snowflake.next_id_range(work.generator, NULL);
     it record;
 BEGIN
-    FOR it IN SELECT c.relation::regclass, c.name, c.is_key, c.is_altered, c.origin FROM unnest(work.columns) AS c LOOP
-        RETURN QUERY SELECT r.note FROM _snowflake.refusals(it.relation, it.name, ids.next_id) AS r WHERE r.is_certain AND (it.is_key OR it.origin IS NOT NULL);
-        CONTINUE WHEN it.is_altered OR NOT it.is_key OR NOT is_read;
+    FOR it IN SELECT c.relation::regclass, c.name, c.is_key, c.origin FROM unnest(work.columns) AS c LOOP
+        RETURN QUERY SELECT r.note FROM _snowflake.refusals(it.relation, it.name) AS r WHERE r.is_certain AND (it.is_key OR it.origin IS NOT NULL);
+        CONTINUE WHEN NOT _snowflake.reads_as_owner(it.relation);
         BEGIN
-            PERFORM _snowflake.check_values(it.relation, it.name, ids.source);
             PERFORM _snowflake.check_takes(it.relation, it.name, ids.source);
         EXCEPTION
             -- Another session has dropped it meanwhile: what the catalogs have under the lock counts.
             WHEN undefined_table OR undefined_column THEN NULL;
-            WHEN OTHERS THEN RETURN NEXT format('column %s.%I cannot take IDs: %s', _snowflake.name(it.relation), it.name, SQLERRM);
+            WHEN OTHERS THEN RETURN NEXT SQLERRM;
         END;
     END LOOP;
 END $$;

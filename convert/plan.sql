@@ -156,7 +156,7 @@ BEGIN
     IF is_first AND cardinality(work.columns) > 0 THEN
         RETURN QUERY SELECT 'obstacle', NULL, NULL, NULL::bigint, r.note FROM (
             SELECT f.obstacle FROM _snowflake_convert.references_of(work) AS f
-            UNION ALL SELECT v FROM _snowflake_convert.obstacles_of_values(work, NOT is_refused) AS v WHERE work.set_default) AS r (note)
+            UNION ALL SELECT v FROM _snowflake_convert.obstacles_of_values(work) AS v WHERE work.set_default) AS r (note)
             WHERE r.note IS NOT NULL ORDER BY 5;
         is_refused := is_refused OR FOUND;
     END IF;

@@ -80,7 +80,7 @@ BEGIN
             deadline := clock_timestamp() + interval '500 ms';
             FOREACH it IN ARRAY tables LOOP
                 PERFORM set_config('lock_timeout', greatest(1, ceil(extract(epoch FROM deadline - clock_timestamp()) * 1000))::text, true);
-                IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = it) THEN
+                IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = it) AND pg_table_is_visible(it) IS NOT NULL THEN
                     EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', it);
                 END IF;
             END LOOP;

@@ -60,6 +60,12 @@ pub fn no_query() -> Error {
     invalid("only a query that returns a row can be read")
 }
 
+pub fn renamed() -> Error {
+    not_ready("the name of a table is now that of another one")
+        .detail("Somebody has renamed the table, or its schema, while it was read as its owner.")
+        .hint("Try again.")
+}
+
 pub fn no_statement() -> Error {
     invalid("only a statement that can run within a transaction can run as the owner of a table")
 }

@@ -15,14 +15,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 
-use pgrx::{IntoDatum, pg_sys};
+use pgrx::{IntoDatum, PgList, pg_sys};
 
-use crate::postgres::compat;
 use crate::postgres::encoding::{DatabaseText, from_server, to_server_exactly};
 use crate::postgres::error::{self, Error};
 use crate::postgres::size_limit::{self, Limit};
+use crate::postgres::{catalog, compat};
 
 /// How many rows a query hands over at a time.
 const BATCH: std::ffi::c_long = 1000;
@@ -80,7 +80,7 @@ fn read_rows(query: &str, user: Option<pg_sys::Oid>) -> Result<Vec<SpiRow>, Erro
         let sql = in_servers_encoding(query)?;
         // SAFETY: connected, with a snapshot; the text is NUL-terminated. The rows are read
         // right after the query.
-        as_of_now(|| unsafe { parse_and_run(sql, user).and_then(|()| rows()) })
+        as_of_now(|| unsafe { succeeded(parse_and_run(sql, user, None)?).and_then(|()| rows()) })
     })
 }
 
@@ -146,23 +146,63 @@ fn succeeded(status: i32) -> Result<(), Error> {
     }
 }
 
-/// Parses, plans and runs a query; all three as `user`, if there is one.
+/// Parses, plans and runs a query; all three as `user`, if there is one. If a relation is given, the
+/// query may read no other one. Returns the status of SPI.
 ///
 /// # Safety
 /// The session is connected to SPI, with a snapshot; `sql` is NUL-terminated.
-unsafe fn parse_and_run(sql: *const c_char, user: Option<pg_sys::Oid>) -> Result<(), Error> {
+unsafe fn parse_and_run(
+    sql: *const c_char,
+    user: Option<pg_sys::Oid>,
+    relation: Option<pg_sys::Oid>,
+) -> Result<c_int, Error> {
     // SAFETY: as the caller guarantees.
     let run = || unsafe {
         let plan = pg_sys::SPI_prepare(sql, 0, std::ptr::null_mut());
         if plan.is_null() {
-            return pg_sys::SPI_result;
+            return Ok(pg_sys::SPI_result);
         }
-        pg_sys::SPI_execute_plan(plan, std::ptr::null_mut(), std::ptr::null(), true, 0)
+        if relation.is_some_and(|relation| !reads_only(plan, relation)) {
+            return Err(error::renamed());
+        }
+        let none = std::ptr::null_mut();
+        Ok(pg_sys::SPI_execute_plan(
+            plan,
+            none,
+            std::ptr::null(),
+            true,
+            0,
+        ))
     };
-    succeeded(match user {
+    match user {
         Some(user) => as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
         None => run(),
-    })
+    }
+}
+
+/// Whether the relation that a query names, if it names one, is this one: the query is parsed, and not
+/// yet planned, and the owner of a schema may give the name to a view of his at any moment. PostgreSQL
+/// lists what a query reads from the outside in. The locks that parsing took are kept, and a plan that
+/// is not saved is not parsed again.
+///
+/// # Safety
+/// The plan was made by SPI, and not saved.
+unsafe fn reads_only(plan: pg_sys::SPIPlanPtr, relation: pg_sys::Oid) -> bool {
+    // A catalog of PostgreSQL, or a sequence, which is a constant, and has no code.
+    let is_harmless = |oid: &pg_sys::Oid| {
+        oid.to_u32() < pg_sys::FirstNormalObjectId
+            || catalog::kind(*oid) == pg_sys::RELKIND_SEQUENCE
+    };
+    // SAFETY: as the caller guarantees; the lists have these elements.
+    unsafe {
+        let sources = pg_sys::SPI_plan_get_plan_sources(plan);
+        let sources = PgList::<pg_sys::CachedPlanSource>::from_pg(sources);
+        sources.iter_ptr().all(|source| {
+            let read = PgList::<pg_sys::Oid>::from_pg((*source).relationOids);
+            let mut named = read.iter_oid().filter(|oid| !is_harmless(oid));
+            named.next().is_none_or(|oid| oid == relation)
+        })
+    }
 }
 
 /// The rows of the statement that has just run.
@@ -363,12 +403,16 @@ fn hide_trees() {
 /// reads as of now: under REPEATABLE READ, the transaction's snapshot is older. It runs
 /// as `user`, and can do no lasting harm: even parsing and planning it may call functions
 /// that somebody wrote, in a domain, an index or a constraint.
-pub fn read_as(query: &CStr, user: pg_sys::Oid) -> Result<Option<String>, Error> {
+pub fn read_as(
+    query: &CStr,
+    user: pg_sys::Oid,
+    relation: pg_sys::Oid,
+) -> Result<Option<String>, Error> {
     connected(|| {
         // SAFETY: connected, with a snapshot; the value is read right after the query.
         let value = as_of_now(|| unsafe {
-            parse_and_run(query.as_ptr(), Some(user))
-                .map_or(Ok(None), |()| first_value(&size_limit::VALUE))
+            let status = parse_and_run(query.as_ptr(), Some(user), Some(relation))?;
+            succeeded(status).map_or(Ok(None), |()| first_value(&size_limit::VALUE))
         });
         value?.ok_or_else(error::no_query)
     })

@@ -101,5 +101,5 @@ c_function!(snowflake_internal_read_as_owner, |call| {
     let query = call.measured(1, &size_limit::QUERY).cast_mut_ptr();
     // SAFETY: a text; the copy of it is NUL-terminated.
     let query = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(query)) };
-    Ok(spi::read_as(query, owner)?.map(DatabaseText))
+    Ok(spi::read_as(query, owner, relation)?.map(DatabaseText))
 });

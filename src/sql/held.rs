@@ -25,8 +25,11 @@ c_function!(snowflake_internal_committing_procedure, |call| {
     if call.may_commit() {
         return call_held(call);
     }
-    // SAFETY: the function that is called has a name, which is NUL-terminated.
-    let name = unsafe { CStr::from_ptr(pg_sys::get_func_name(call.function()?)) };
+    let function = call.function()?;
+    // What the arguments have called may have dropped it.
+    own_tables::hold(function, Until::EndOfTransaction)?;
+    // SAFETY: the function is there, and has a name, which is NUL-terminated.
+    let name = unsafe { CStr::from_ptr(pg_sys::get_func_name(function)) };
     Err(error::needs_to_commit(&name.to_string_lossy()))
 });
 

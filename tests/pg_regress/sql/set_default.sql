@@ -152,12 +152,9 @@ ALTER TABLE checked DROP CONSTRAINT cast_down, ADD old boolean, ADD CHECK ("Id" 
 CREATE TABLE checked_child (CONSTRAINT odd CHECK ("Id" IN (1, 3))) INHERITS (checked);
 SELECT error_of($$SELECT snowflake_set_default('checked')$$);
 DROP TABLE checked_child;
--- A function of users does not run as a superuser, and does as another owner.
-ALTER TABLE checked ADD CONSTRAINT called CHECK (d.halved("Id") < 9);
+-- A function, an operator or a type of users is not.
+ALTER TABLE checked ADD CONSTRAINT called CHECK (d.halved("Id") < 9), ADD CONSTRAINT cast_away CHECK ("Id"::d.small_key > 0);
 SELECT snowflake_set_default('checked');
-ALTER TABLE checked ALTER "Id" DROP DEFAULT, OWNER TO pg_database_owner;
-GRANT USAGE ON SCHEMA d TO pg_database_owner;
-SELECT error_of($$SELECT snowflake_set_default('checked')$$);
 -- IDs of 64 bits can be negative.
 CREATE DOMAIN below_zero AS bigint CHECK (VALUE < 0);
 CREATE DOMAIN far_below AS below_zero CHECK (VALUE < -1000000);
@@ -358,7 +355,7 @@ SELECT error_of($$SELECT snowflake_set_default('owned')$$);
 ALTER TABLE owned NO FORCE ROW LEVEL SECURITY;
 TRUNCATE owned;
 SELECT snowflake_set_default('owned');
--- Checks that the owner wrote run as the owner, whichever role calls.
+-- A condition that calls what is not PostgreSQL's own is not tried, whichever role calls.
 CREATE FUNCTION d.tell(bigint) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE NOTICE 'as %', current_user; RETURN true; END$$;
 CREATE DOMAIN telling AS bigint CHECK (d.tell(VALUE));
 CREATE TABLE tells (id telling PRIMARY KEY);
