@@ -104,7 +104,9 @@ CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS S
     JOIN pg_proc AS p ON p.oid = d.refobjid AND p.prosqlbody IS NULL
     JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname NOT IN ('internal', 'c')
     JOIN pg_proc AS q ON p.prosrc ~* format('(?<![.\w"$])(?:%1$s|"%1$s")\s*\(', regexp_replace(q.proname, '(\W)', '\\\1', 'g'))
-    JOIN pg_namespace AS n ON n.oid = q.pronamespace AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    -- A path is not to lead to what others have put there.
+      AND (q.proowner = p.proowner OR EXISTS (SELECT FROM pg_roles AS o WHERE o.oid = q.proowner AND o.rolsuper))
+    JOIN pg_namespace AS n ON n.oid = q.pronamespace AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
     WHERE NOT EXISTS (SELECT FROM unnest(p.proconfig) AS s (setting) WHERE starts_with(s.setting, 'search_path='))
       AND NOT EXISTS (SELECT FROM pg_proc AS o WHERE o.proname = q.proname AND o.pronamespace = 'pg_catalog'::regnamespace)
     UNION ALL SELECT format('%s has numbers in its definition, which stay: if they are old keys, '

@@ -317,6 +317,10 @@ CREATE TABLE parts (id serial PRIMARY KEY, half serial REFERENCES halves);
 CREATE INDEX halves_id ON halves (half(id));
 CREATE INDEX halves_v ON halves (quarter(v));
 INSERT INTO halves (v) VALUES (8);
+-- Not of what another role has put anywhere.
+CREATE SCHEMA cn_other;
+CREATE FUNCTION cn_other.half(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 666';
+ALTER FUNCTION cn_other.half(int) OWNER TO regress_cn_other;
 SELECT n FROM notes('halves') AS n WHERE n ~ '^(function|index|column.*parts)' ORDER BY n;
 CALL snowflake_convert('{halves}');
 CREATE FUNCTION half(bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1 / 2';
@@ -326,6 +330,7 @@ SELECT n FROM notes('halves') AS n WHERE n ~ '^index';
 CALL snowflake_convert('{halves}');
 INSERT INTO halves (v) VALUES (12);
 SELECT id > 1000000 AS is_new, v FROM halves WHERE quarter(v) = 3;
+DROP SCHEMA cn_other CASCADE;
 -- Privileges that others have granted.
 CREATE ROLE regress_cn_owner;
 GRANT USAGE, CREATE ON SCHEMA cn TO regress_cn_owner, regress_cn_reader;
