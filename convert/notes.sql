@@ -1,6 +1,6 @@
 -- Notes on what a person has to look at or to know: step 4 of plan.sql.
 
--- The functions that may handle keys. A function is listed if a view that is made again calls it, if
+-- The functions that may handle keys. A function is listed if a view or an index that is made again calls it, if
 -- triggers of the tables run it, directly or by its name in the text of one that they run, or if its
 -- text has a changed table or column; and if it has an argument, a result or a text with integers.
 CREATE FUNCTION _snowflake_convert.functions(work _snowflake_convert.work, OUT id oid, OUT is_called boolean, OUT of_trigger boolean, OUT is_typed boolean)
@@ -25,7 +25,11 @@ CREATE FUNCTION _snowflake_convert.functions(work _snowflake_convert.work, OUT i
                 SELECT FROM unnest((work).objects) AS o
                 JOIN pg_depend AS d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = c.id
                 LEFT JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-                WHERE (d.classid, d.objid) = (o.class, o.id) OR (o.class, o.id) = ('pg_class'::regclass, r.ev_class)),
+                WHERE (d.classid, d.objid) = (o.class, o.id) OR (o.class, o.id) = ('pg_class'::regclass, r.ev_class)
+                -- Indexes and CHECK constraints, which ALTER TABLE makes again.
+                UNION ALL SELECT FROM pg_depend AS d JOIN pg_depend AS k ON (k.classid, k.objid) = (d.classid, d.objid)
+                JOIN unnest((work).members) AS m ON k.refclassid = 'pg_class'::regclass AND (k.refobjid, k.refobjsubid) = (m.member, m.number)
+                WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = c.id AND d.classid IN ('pg_class'::regclass, 'pg_constraint'::regclass)),
             c.id IN (SELECT t.id FROM triggered AS t), c.is_typed
         FROM candidates AS c) AS f (id, is_called, of_trigger, is_typed)
     JOIN candidates AS c ON c.id = f.id WHERE f.is_called OR f.is_typed AND f.of_trigger
@@ -88,6 +92,23 @@ CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS S
     SELECT format('%s has a cast to %s: if it casts a key, it fails for new ones: make it again with bigint', u.described, f.casts[1]) FROM casts AS u
     CROSS JOIN LATERAL regexp_match(regexp_replace(u.text, '''(?:[^'']|'''')*''::\w+', '', 'g'), '::(smallint|integer)') AS f (casts)
     WHERE f.casts IS NOT NULL
+    -- What ALTER TABLE and REFRESH run, they run with the search_path of the migration, as PostgreSQL 17 and pg_restore do.
+    UNION ALL SELECT DISTINCT format('%s runs function %s, and this calls %s() without a schema, which the migration does not find: '
+        'if it fails, run first: ALTER FUNCTION %2$s SET search_path = %4$I', pg_describe_object(d.classid, d.objid, 0), p.oid::regprocedure, q.proname, n.nspname)
+    FROM (SELECT 'pg_class'::regclass, i.indexrelid FROM pg_index AS i WHERE i.indrelid IN (SELECT m.member FROM members AS m)
+        UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint AS k WHERE k.contype = 'c' AND k.conrelid IN (SELECT m.member FROM members AS m)
+        UNION ALL SELECT 'pg_attrdef'::regclass, e.oid FROM pg_attrdef AS e JOIN unnest((work).members) AS m ON m.is_generated AND (m.member, m.number) = (e.adrelid, e.adnum)
+        UNION ALL SELECT 'pg_rewrite'::regclass, r.oid FROM unnest((work).objects) AS o JOIN pg_class AS c ON c.oid = o.id AND c.relkind = 'm'
+        JOIN pg_rewrite AS r ON r.ev_class = c.oid WHERE o.class = 'pg_class'::regclass) AS u (class, id)
+    JOIN pg_depend AS d ON (d.classid, d.objid) = (u.class, u.id) AND d.refclassid = 'pg_proc'::regclass
+    JOIN pg_proc AS p ON p.oid = d.refobjid AND p.prosqlbody IS NULL
+    JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname NOT IN ('internal', 'c')
+    JOIN pg_proc AS q ON p.prosrc ~* format('(?<![.\w"$])(?:%1$s|"%1$s")\s*\(', regexp_replace(q.proname, '(\W)', '\\\1', 'g'))
+    -- A path is not to lead to what others have put there.
+      AND (q.proowner = p.proowner OR EXISTS (SELECT FROM pg_roles AS o WHERE o.oid = q.proowner AND o.rolsuper))
+    JOIN pg_namespace AS n ON n.oid = q.pronamespace AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+    WHERE NOT EXISTS (SELECT FROM unnest(p.proconfig) AS s (setting) WHERE starts_with(s.setting, 'search_path='))
+      AND NOT EXISTS (SELECT FROM pg_proc AS o WHERE o.proname = q.proname AND o.pronamespace = 'pg_catalog'::regnamespace)
     UNION ALL SELECT format('%s has numbers in its definition, which stay: if they are old keys, '
         'make it anew with the new ones after the conversion', e.described)
     FROM expressions AS e WHERE (work).worker_id IS NOT NULL AND e.text ~ '(?<![\w."$])[0-9]+(?![\w."])'
@@ -131,6 +152,10 @@ CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) R
     CROSS JOIN LATERAL (SELECT 'sequence ' || _snowflake.name(s.oid)) AS q (name)
     WHERE (work).set_default AND c.is_key AND s.oid NOT IN (SELECT g.generator FROM _snowflake.generators() AS g)
     HAVING count(*) > 0
+    UNION ALL SELECT format('column %s.%I has the default %s, which gives no key that is new after the conversion: name the column in each INSERT',
+        _snowflake.name(c.relation), c.name, pg_get_expr(e.adbin, e.adrelid))
+    FROM unnest((work).columns) AS c JOIN _snowflake.defaults AS u ON u.relation = c.relation AND u.number = c.number AND u.sequence IS NOT NULL
+    JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number WHERE (work).set_default AND NOT c.is_key
     UNION ALL SELECT format('table %s keeps the keys of its old rows, since no column has their time', _snowflake.name(c.relation))
     FROM unnest((work).columns) AS c WHERE (work).worker_id IS NOT NULL AND c.is_key AND c.origin IS NULL
     UNION ALL SELECT format('column %s.%I has the keys of column %s.%I, and gets the new ones', _snowflake.name(c.relation), c.name, _snowflake.name(c.origin), c.origin_name)

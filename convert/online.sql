@@ -524,7 +524,7 @@ CREATE FUNCTION _snowflake_convert.online_obstacles(what _snowflake_convert.requ
             OR EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prrelid = n.oid)
             OR EXISTS (SELECT FROM pg_publication_namespace AS s WHERE s.pnpubid = p.oid AND s.pnnspid = n.relnamespace)))
     UNION ALL SELECT format('table %s has triggers or rules that fire on UPDATE, and the caller may not set session_replication_role, '
-        'which keeps them from the copying', t.name)
+        'which keeps them from the copying: let a superuser GRANT SET ON PARAMETER session_replication_role TO %I', t.name, current_user)
     FROM tables AS t WHERE NOT has_parameter_privilege('session_replication_role', 'SET') AND (
         EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.id AND NOT g.tgisinternal AND g.tgtype & 16 <> 0
             AND cardinality(g.tgattr::smallint[]) = 0 AND g.tgname <> '~snowflake_convert')

@@ -309,6 +309,28 @@ CALL snowflake_convert('{cn_one.hidden}');
 SELECT o FROM online('cn_one.t', 'cn_two.t') AS o WHERE o LIKE 'note: columns%';
 SELECT count(*) FROM online('generated') AS o WHERE o LIKE 'note: columns%';
 DROP SCHEMA cn_one, cn_two CASCADE;
+-- What an index runs: with integers, and what it does not find while columns change; and a reference with numbers of its own.
+CREATE FUNCTION half(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 / 2';
+CREATE FUNCTION quarter(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN half(half($1)); END';
+CREATE TABLE halves (id serial PRIMARY KEY, v int);
+CREATE TABLE parts (id serial PRIMARY KEY, half serial REFERENCES halves);
+CREATE INDEX halves_id ON halves (half(id));
+CREATE INDEX halves_v ON halves (quarter(v));
+INSERT INTO halves (v) VALUES (8);
+-- Not of what another role has put anywhere.
+CREATE SCHEMA cn_other;
+CREATE FUNCTION cn_other.half(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 666';
+ALTER FUNCTION cn_other.half(int) OWNER TO regress_cn_other;
+SELECT n FROM notes('halves') AS n WHERE n ~ '^(function|index|column.*parts)' ORDER BY n;
+CALL snowflake_convert('{halves}');
+CREATE FUNCTION half(bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1 / 2';
+CALL snowflake_convert('{halves}');
+ALTER FUNCTION quarter(int) SET search_path = cn;
+SELECT n FROM notes('halves') AS n WHERE n ~ '^index';
+CALL snowflake_convert('{halves}');
+INSERT INTO halves (v) VALUES (12);
+SELECT id > 1000000 AS is_new, v FROM halves WHERE quarter(v) = 3;
+DROP SCHEMA cn_other CASCADE;
 -- Privileges that others have granted.
 CREATE ROLE regress_cn_owner;
 GRANT USAGE, CREATE ON SCHEMA cn TO regress_cn_owner, regress_cn_reader;
