@@ -305,4 +305,31 @@ cmp_ok($lured, '>=', 5, 'each call in the session of a superuser is refused');
 is(scalar(IO::Select->new($listener)->can_read(0)), undef, 'and nobody has connected');
 is((as('caller', "SELECT public.snowflake_end_grace_period('$url')"))[0], '42501', 'as a direct call is');
 
+# Tables of a superuser, with a type of the owner in their conditions; and a view of the owner under a name that is read.
+is((as('owner', q{CREATE SCHEMA mine; GRANT USAGE ON SCHEMA mine TO PUBLIC; CREATE DOMAIN mine.d AS bigint;
+	CREATE FUNCTION mine.rise(bigint) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN
+		IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN ALTER ROLE owner SUPERUSER; END IF;
+		RETURN true;
+	END$$;
+	CREATE VIEW mine.planted AS SELECT 1::bigint AS id WHERE mine.rise(1); GRANT SELECT ON mine.planted TO PUBLIC}))[0], '', 'a domain and a view of the owner');
+$node->safe_psql('reg', q{CREATE EXTENSION snowflake_id_convert; CREATE SCHEMA supers;
+	CREATE TABLE supers.t (id mine.d PRIMARY KEY, CHECK (id > 0)); CREATE TABLE supers.u (id bigint PRIMARY KEY, CHECK ((id::mine.d)::bigint > 0))});
+is((as('owner', 'ALTER DOMAIN mine.d ADD CONSTRAINT c CHECK (mine.rise(VALUE)) NOT VALID'))[0], '', 'a condition of the domain');
+for my $call (q{snowflake_convert_plan('{supers.t, supers.u}')}, q{snowflake_set_default('supers.t')}, q{snowflake_set_default('supers.u')})
+{
+	is((as($me, "SELECT * FROM public.$call"))[0], '', "a superuser calls $call");
+	is_still_ordinary($call);
+}
+for my $query ('SELECT max(id) FROM mine.planted', 'SELECT max(id) FROM (SELECT id FROM mine.planted) AS t')
+{
+	is((as($me, "SELECT _snowflake.read_as_owner('supers.u', \$\$$query\$\$)"))[0], '55000', "another relation under the name that is read: $query");
+	is_still_ordinary($query);
+}
+
+# The function that is called may be gone when its arguments are there.
+is((as('owner', q{CREATE FUNCTION mine.drops() RETURNS int LANGUAGE plpgsql AS $$BEGIN EXECUTE 'DROP EXTENSION snowflake_id CASCADE'; RETURN 3; END$$;
+	CREATE TABLE mine.p (id bigint) PARTITION BY RANGE (id)}))[0], '', 'a function that drops the extension');
+isnt((as('owner', q{BEGIN; CALL public.snowflake_partition('mine.p', ahead => mine.drops())}))[0], '', 'a procedure that its arguments have dropped');
+is($node->safe_psql('postgres', 'SELECT 1'), '1', 'the server lives');
+
 done_testing();
