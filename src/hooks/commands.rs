@@ -72,7 +72,12 @@ unsafe extern "C-unwind" fn on_object(
             unsafe { error_report::guard(|| own_tables::check_drop(object)) };
         }
         // SAFETY: the same.
-        OAT_DROP => unsafe { error_report::guard(|| Ok(new_keys::note_drop(class, object))) },
+        OAT_DROP => unsafe {
+            error_report::guard(|| {
+                new_keys::note_drop(class, object);
+                Ok(())
+            })
+        },
         _ => {}
     }
     // SAFETY: PostgreSQL's arguments, passed on unchanged.
