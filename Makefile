@@ -28,7 +28,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 # Who unpacked an archive wants to build; who cloned the repository asks first.
 .DEFAULT_GOAL := $(if $(wildcard .git),help,all)
 
-# Each of them is a function of tests/run.
+# Each of them is a file in tests/commands.
 test_names := citus demo managed migrations monitoring orms patroni suites upgrade
 # Each of them is a script in tests/bench.
 bench_names := contention convert horizon instructions
@@ -46,8 +46,9 @@ help:
 
 # Tests
 
-quick:
-	@tests/run quick
+# The walks are longer than check-core's.
+quick lint walks miri torture fuzz:
+	@tests/run $@
 
 test:
 	@tests/run everything
@@ -75,25 +76,9 @@ test-packages: $(package_names:%=test-%)
 $(package_names:%=test-%) $(alone_names:%=test-%): test-%:
 	@tests/packages/test_$*
 
-lint:
-	@tests/run lint
-
-# These walks are longer than check-core's.
-walks:
-	@tests/run walks
-
-miri:
-	@tests/run miri
-
-torture:
-	@tests/run torture
-
 soak:
 	@$(MAKE) torture MINUTES=15
 	@$(MAKE) fuzz-args MINUTES=5
-
-fuzz:
-	@tests/run fuzz
 
 fuzz-args fuzz-sql: fuzz-%:
 	@tests/run fuzz_$*

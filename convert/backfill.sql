@@ -18,26 +18,21 @@
 
 -- The column of a table that has the time at which a row was made, as an expression of type
 -- timestamptz; null if there is none.
-CREATE FUNCTION _snowflake_convert.backfill_time(
-    relation regclass, names name[], OUT name name, OUT expression text, OUT problem text)
-    LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION _snowflake_convert.backfill_time(relation regclass, names name[], OUT name name, OUT expression text, OUT problem text)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     type regtype;
     candidates name[];
 BEGIN
-    SELECT a.attname, b.base INTO name, type
-    FROM unnest(names) WITH ORDINALITY AS n (wanted, place)
+    SELECT a.attname, b.base INTO name, type FROM unnest(names) WITH ORDINALITY AS n (wanted, place)
     JOIN pg_attribute AS a ON a.attrelid = relation AND a.attname = n.wanted AND a.attnum > 0 AND NOT a.attisdropped
     CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
     ORDER BY n.place LIMIT 1;
     IF NOT FOUND THEN
         -- The only one whose name does not speak of later times; or the only one of them
         -- that says by its name that it is of new rows.
-        SELECT array_agg(a.attname ORDER BY a.attnum) INTO candidates
-        FROM pg_attribute AS a
-        CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
-        WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+        SELECT array_agg(a.attname ORDER BY a.attnum) INTO candidates FROM pg_attribute AS a
+        CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
           AND b.base IN ('timestamptz'::regtype, 'timestamp'::regtype)
           AND a.attname !~* '(updat|modif|chang|last|latest|delet|expir|until|due|end_|ended)';
         IF cardinality(candidates) > 1 AND (SELECT count(*) FROM unnest(candidates) AS c WHERE c ~* '^(creat|insert)') = 1 THEN
@@ -52,8 +47,7 @@ BEGIN
         END IF;
         name := candidates[1];
         type := (SELECT b.base FROM pg_attribute AS a
-            CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
-            WHERE a.attrelid = relation AND a.attname = backfill_time.name);
+            CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b WHERE a.attrelid = relation AND a.attname = backfill_time.name);
     END IF;
     expression := CASE type
         WHEN 'timestamptz'::regtype THEN format('%I::timestamptz', name)
@@ -62,17 +56,13 @@ BEGIN
     IF expression IS NULL THEN
         problem := format('column %s.%I has no time: it is of type %s', _snowflake.name(relation), name, type);
     END IF;
-END
-$$;
+END $$;
 
 -- The keys whose old values are replaced, with the time of a row.
-CREATE FUNCTION _snowflake_convert.backfill_keys(
-    columns _snowflake_convert.key_column[], wanted text, names name[]) RETURNS SETOF _snowflake_convert.old_key
-    LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION _snowflake_convert.backfill_keys(columns _snowflake_convert.key_column[], wanted text, names name[]) RETURNS SETOF _snowflake_convert.old_key
+    LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     -- A key that has the default already may have IDs, which stay.
-    SELECT c.relation, c.name, t.name, t.expression, t.problem
-    FROM unnest(columns) WITH ORDINALITY AS c
+    SELECT c.relation, c.name, t.name, t.expression, t.problem FROM unnest(columns) WITH ORDINALITY AS c
     CROSS JOIN _snowflake_convert.backfill_time(c.relation, names) AS t
     WHERE c.is_key AND (t.expression IS NOT NULL OR t.problem IS NOT NULL) AND EXISTS (
         SELECT FROM _snowflake.inheritance(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
@@ -81,18 +71,15 @@ $$;
 
 -- The columns whose values are replaced, with the key that the values come from, and how many
 -- such keys there are.
-CREATE FUNCTION _snowflake_convert.backfill_columns(
-    columns _snowflake_convert.key_column[], keys _snowflake_convert.old_key[],
+CREATE FUNCTION _snowflake_convert.backfill_columns(columns _snowflake_convert.key_column[], keys _snowflake_convert.old_key[], also _snowflake_convert.also_column[],
     OUT relation oid, OUT name name, OUT origin oid, OUT origin_name name, OUT origins bigint)
-    RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH counted AS (
         SELECT r.*, count(*) OVER (PARTITION BY r.id, r.name) AS origins,
             EXISTS (SELECT FROM unnest(keys) AS k
                 WHERE k.relation = r.origin AND k.name = r.origin_name) AS is_replaced
         FROM (SELECT array_agg(c.relation::oid) AS relations, array_agg(c.name) AS names FROM unnest(columns) AS c WHERE c.is_key) AS k
-        CROSS JOIN _snowflake_convert.reached(k.relations, k.names) AS r)
+        CROSS JOIN _snowflake_convert.reached(k.relations, k.names, also) AS r WHERE r.origin IS NOT NULL)
     SELECT DISTINCT ON (c.id, c.name) c.id, c.name, c.origin, c.origin_name, c.origins
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;
@@ -105,11 +92,9 @@ $$;
 -- The names are bound when the function is made, and the types are exactly those of the functions:
 -- nothing that the schema had before fits better.
 SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION _snowflake_convert.backfill_layout(
-    generator regclass, worker_id bigint,
+CREATE FUNCTION _snowflake_convert.backfill_layout(generator regclass, worker_id bigint,
     OUT per_tick bigint, OUT first bigint, OUT per_number bigint, OUT numbers bigint,
-    OUT since timestamptz, OUT until timestamptz, OUT own_worker_id integer)
-    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+    OUT since timestamptz, OUT until timestamptz, OUT own_worker_id integer) LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
     SELECT d.per_tick,
         @extschema@.snowflake_encode(i.at, backfill_layout.worker_id, 0::bigint, i.generator) - d.least_id / d.per_tick * d.per_tick,
@@ -134,8 +119,7 @@ END;
 
 -- The least ID of a generator in the tick of an instant. The planner puts the call of the extension's
 -- function in its place.
-CREATE FUNCTION _snowflake_convert.min_id(at timestamptz, generator regclass) RETURNS bigint
-    LANGUAGE sql STABLE PARALLEL SAFE
+CREATE FUNCTION _snowflake_convert.min_id(at timestamptz, generator regclass) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT @extschema@.snowflake_min_id(at, generator);
 END;
@@ -143,9 +127,7 @@ SET LOCAL search_path = @extschema@, pg_temp;
 
 -- Why old rows cannot be given IDs of their time.
 CREATE FUNCTION _snowflake_convert.backfill_obstacles(
-    keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS SETOF text
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
-AS $$
+    keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS SETOF text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
     ids record := _snowflake.next_id_range(generator, NULL);
     layout record;
@@ -165,8 +147,7 @@ BEGIN
     -- A server elsewhere may have it all the same: only the caller can know.
     IF has_table_privilege('_snowflake.pools', 'SELECT') THEN
         RETURN QUERY SELECT format('worker ID %s belongs to pool %s: old rows need one that no server has, or has had', worker_id, p.name)
-            FROM _snowflake.pools AS p
-            WHERE p.worker_ids @> worker_id AND NOT p.except_ids @> worker_id;
+            FROM _snowflake.pools AS p WHERE p.worker_ids @> worker_id AND NOT p.except_ids @> worker_id;
     END IF;
     FOR key IN SELECT k.* FROM unnest(keys) AS k LOOP
         name := _snowflake.name(key.relation);
@@ -206,14 +187,12 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
-END
-$$;
+END $$;
 
 -- The statements that make and fill the table of old and new values, and the function that
 -- looks them up.
 CREATE FUNCTION _snowflake_convert.backfill_map(keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS text[]
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     source regclass := (_snowflake.next_id_range(generator, NULL)).source;
     layout record := _snowflake_convert.backfill_layout(source, worker_id);
@@ -227,8 +206,7 @@ DECLARE
             E' UNION ALL\n' ORDER BY k.ordinality)
         FROM unnest(keys) WITH ORDINALITY AS k
         JOIN pg_class AS c ON c.oid = k.relation
-        CROSS JOIN _snowflake.name(k.relation) AS n (name)
-        WHERE k.expression IS NOT NULL);
+        CROSS JOIN _snowflake.name(k.relation) AS n (name) WHERE k.expression IS NOT NULL);
 BEGIN
     RETURN ARRAY[
         -- A policy that hides rows is an error.
@@ -256,5 +234,4 @@ BEGIN
             || 'RETURN coalesce((SELECT m.new_id FROM pg_temp.snowflake_new_ids AS m WHERE m.relation OPERATOR(pg_catalog.=) $1'
                 ' AND m.column_name OPERATOR(pg_catalog.=) $2 AND m.old_id OPERATOR(pg_catalog.=) $3), $3)'
             || '; GRANT EXECUTE ON FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint) TO PUBLIC'];
-END
-$$;
+END $$;

@@ -8,8 +8,7 @@
 -- int2 or int4 is none if an argument has this name. A text that cannot be read to its end stays as
 -- it is, and so does one that takes long.
 CREATE FUNCTION _snowflake_convert.widened(text text, is_head boolean, arguments text[]) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN length(text) > 1000000 OR regexp_count(text, '\$\w*\$') > 100 THEN text ELSE (
         WITH tokens AS (
             SELECT t.parts[1] AS token, t.place, t.parts[1] ~ '^(\s|--|/\*)' AS is_space
@@ -34,13 +33,10 @@ AS $$
     END
 $$;
 
-CREATE FUNCTION _snowflake_convert.snowflake_convert_functions(
-    relations regclass[], schemas regnamespace[],
+CREATE FUNCTION _snowflake_convert.snowflake_convert_functions(relations regclass[], schemas regnamespace[],
     OUT function regprocedure, OUT of_trigger boolean, OUT statement text)
-    RETURNS SETOF record
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
+    RETURNS SETOF record LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
 DECLARE
     it record;
     tag text;
@@ -48,14 +44,24 @@ DECLARE
     becomes text;
 BEGIN
     FOR it IN
-        SELECT f.*, p.prosrc, coalesce(p.proargnames, '{}') AS arguments, r.drop_statement, r.statements
-        FROM _snowflake_convert.functions(_snowflake_convert.work_of(_snowflake_convert.tables(relations, schemas), relations IS NOT NULL,
-            NULL, true, NULL, NULL, false)) AS f
+        WITH RECURSIVE listed AS MATERIALIZED (
+        SELECT f.*, p.prosrc, coalesce(p.proargnames, '{}') AS arguments, r.drop_statement, r.statements, q.results, q.names,
+            p.prosrc || coalesce(pg_get_function_sqlbody(p.oid), '') AS text, format('\m%s"?\s*\(', regexp_replace(p.proname, '(\W)', '\\\1', 'g')) AS call
+        FROM _snowflake_convert.functions(_snowflake_convert.work_of(
+            _snowflake_convert.request(relations, schemas, '{}', NULL, true), NULL, NULL, false)) AS f
         JOIN pg_proc AS p ON p.oid = f.id JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
         CROSS JOIN _snowflake_convert.remake('pg_proc'::regclass, f.id) AS r
+        CROSS JOIN LATERAL (SELECT string_agg(format('c%s::%s', o.place, _snowflake_convert.widened(format_type(o.type, NULL), true, '{}')), ', ' ORDER BY o.place),
+                string_agg('c' || o.place, ', ' ORDER BY o.place)
+            FROM unnest(CASE WHEN p.proargmodes IS NULL THEN ARRAY[p.prorettype] ELSE p.proallargtypes END, coalesce(p.proargmodes, '{t}')) WITH ORDINALITY AS o (type, mode, place)
+            WHERE p.proretset AND o.mode IN ('o', 'b', 't') AND NOT EXISTS (SELECT FROM pg_type AS y WHERE y.oid = o.type AND y.typtype = 'c')) AS q (results, names)
         -- Only the caller's own: the text of others would run with the caller's rights.
         WHERE (f.is_typed OR f.is_called) AND p.proowner = (SELECT u.oid FROM pg_roles AS u WHERE u.rolname = current_user)
-        ORDER BY NOT f.of_trigger, f.id::regprocedure::text
+        ), direct AS MATERIALIZED (SELECT a.id AS caller, b.id AS callee FROM listed AS a JOIN listed AS b ON a.id <> b.id AND a.text ~* b.call),
+        calls AS (SELECT * FROM direct UNION SELECT c.caller, d.callee FROM calls AS c JOIN direct AS d ON d.caller = c.callee)
+        -- Those first that others call.
+        SELECT l.* FROM listed AS l
+        ORDER BY (SELECT count(*) FROM calls AS c WHERE c.caller = l.id), NOT l.of_trigger, l.id::regprocedure::text
     LOOP
         -- One with a body of SQL has no text.
         tag := CASE WHEN it.prosrc <> '' THEN substring(it.statements[1] FROM '\$\w+\$\Z') ELSE '' END;
@@ -63,7 +69,13 @@ BEGIN
         becomes := _snowflake_convert.widened(head, true, '{}');
         function := it.id;
         of_trigger := it.of_trigger;
-        statement := becomes || tag || _snowflake_convert.widened(it.prosrc, false, it.arguments) || tag;
+        statement := _snowflake_convert.widened(it.prosrc, false, it.arguments);
+        IF becomes <> head AND it.results IS NOT NULL THEN
+            -- RETURN QUERY takes exactly the types of the result: with casts, it works before the columns change, and after.
+            statement := regexp_replace(statement, '(\mRETURN\s+QUERY\s+)(?!\s|EXECUTE\M)((?:[^;''"$]|''(?:[^'']|'''')*''|"(?:[^"]|"")*")*);',
+                '\1SELECT ' || replace(it.results, '\', '\\') || ' FROM (\2) AS result (' || it.names || ');', 'gi');
+        END IF;
+        statement := becomes || tag || statement || tag;
         IF becomes <> head THEN
             -- With other types it would be one more function, or an error.
             statement := it.drop_statement || E';\n' || statement || (
@@ -74,13 +86,10 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
-END
-$$;
+END $$;
 
-CREATE FUNCTION snowflake_convert_functions(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    OUT function regprocedure, OUT of_trigger boolean, OUT statement text)
-    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+CREATE FUNCTION snowflake_convert_functions(relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    OUT function regprocedure, OUT of_trigger boolean, OUT statement text) RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
 BEGIN ATOMIC
     SELECT _snowflake_convert.hold();
     SELECT f.* FROM _snowflake_convert.snowflake_convert_functions(relations, schemas) AS f;
@@ -88,3 +97,23 @@ END;
 COMMENT ON FUNCTION snowflake_convert_functions(regclass[], regnamespace[]) IS
     'for review: the statements that give bigint to what is integer in the functions that snowflake_convert_plan() names, '
     'and the caller owns, those first that triggers of the tables run';
+
+CREATE FUNCTION _snowflake_convert.snowflake_convert_candidates(relations regclass[], schemas regnamespace[], backfill boolean, OUT also text, OUT note text)
+    RETURNS SETOF record LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
+BEGIN
+    RETURN QUERY SELECT r.also, r.described
+    FROM _snowflake_convert.work_of(_snowflake_convert.request(relations, schemas, '{}', NULL, true), NULL, CASE WHEN backfill THEN 0 END, false) AS w
+    CROSS JOIN _snowflake_convert.references_of(w) AS r WHERE r.also IS NOT NULL ORDER BY r.also;
+END $$;
+
+CREATE FUNCTION snowflake_convert_candidates(
+    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL, backfill boolean DEFAULT false, OUT also text, OUT note text)
+    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT _snowflake_convert.hold();
+    SELECT c.* FROM _snowflake_convert.snowflake_convert_candidates(relations, schemas, backfill) AS c;
+END;
+COMMENT ON FUNCTION snowflake_convert_candidates(regclass[], regnamespace[], boolean) IS
+    'for review: the columns that may have keys of tables without a foreign key, as argument also of the conversion takes them; '
+    'with backfill, also those that are bigint already';

@@ -3,11 +3,8 @@
 
 -- The views, rules, triggers, policies, publications, functions and whatever else depends on
 -- columns, directly or through each other, with the level at which each is made again.
-CREATE FUNCTION _snowflake_convert.dependents(
-    tables oid[], numbers smallint[], OUT class regclass, OUT id oid, OUT level integer)
-    RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION _snowflake_convert.dependents(tables oid[], numbers smallint[], OUT class regclass, OUT id oid, OUT level integer)
+    RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE
     -- A view stands for its rule _RETURN and for its row type; a table stays a table.
     edges (class, id, of_class, of_id, of_number) AS MATERIALIZED (
@@ -22,8 +19,7 @@ AS $$
         LEFT JOIN pg_trigger AS g ON d.classid = 'pg_trigger'::regclass AND g.oid = d.objid
         LEFT JOIN pg_attrdef AS f ON d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid
         LEFT JOIN pg_type AS e ON d.refclassid = 'pg_type'::regclass AND e.oid = d.refobjid
-        LEFT JOIN pg_type AS t ON t.oid = CASE WHEN e.typelem <> 0 THEN e.typelem ELSE e.oid END
-        WHERE d.deptype IN ('n', 'a')
+        LEFT JOIN pg_type AS t ON t.oid = CASE WHEN e.typelem <> 0 THEN e.typelem ELSE e.oid END WHERE d.deptype IN ('n', 'a')
           -- These go with the table or the materialized view that they belong to.
           AND NOT coalesce(c.relkind IN ('i', 'I', 't', 'S') AND d.refclassid = 'pg_class'::regclass, false)
           AND d.classid <> 'pg_statistic_ext'::regclass
@@ -31,24 +27,18 @@ AS $$
           -- The triggers of foreign keys, and the copies that partitions have.
           AND NOT coalesce(g.tgisinternal OR g.tgparentid <> 0, false)),
     found (class, id, level) AS (
-        SELECT e.class, e.id, 1
-        FROM unnest(tables, numbers) AS u (id, number)
+        SELECT e.class, e.id, 1 FROM unnest(tables, numbers) AS u (id, number)
         JOIN edges AS e ON e.of_class = 'pg_class'::regclass AND e.of_id = u.id AND e.of_number = u.number
         -- Constraints are made anew by ALTER TABLE.
         WHERE e.class <> 'pg_constraint'::regclass AND (e.class, e.id) <> ('pg_class'::regclass, u.id)
-        UNION
-        SELECT e.class, e.id, f.level + 1
-        FROM found AS f
-        JOIN edges AS e ON e.of_class = f.class AND e.of_id = f.id AND (e.class, e.id) <> (f.class, f.id)
-        WHERE f.level < 1000)
+        UNION SELECT e.class, e.id, f.level + 1 FROM found AS f
+        JOIN edges AS e ON e.of_class = f.class AND e.of_id = f.id AND (e.class, e.id) <> (f.class, f.id) WHERE f.level < 1000)
     SELECT f.class::regclass, f.id, max(f.level) FROM found AS f GROUP BY f.class, f.id
 $$;
 
 -- The statements that give a new object, or a column of it, the privileges that an object had.
 CREATE FUNCTION _snowflake_convert.grants(
-    acl aclitem[], owner oid, kind "char", target text, column_name name) RETURNS SETOF text
-    LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    acl aclitem[], owner oid, kind "char", target text, column_name name) RETURNS SETOF text LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     -- What a new object has is what PostgreSQL gives it, unless the caller has said
     -- otherwise by ALTER DEFAULT PRIVILEGES: then everything is revoked, and granted anew.
     WITH changed_defaults AS (
@@ -58,8 +48,7 @@ AS $$
         SELECT e.* FROM aclexplode(acldefault(CASE WHEN kind IN ('r', 'c', 'f') THEN kind END, owner)) AS e WHERE column_name IS NULL),
     given AS (
         SELECT u.grantee FROM usual AS u
-        UNION
-        SELECT e.grantee FROM changed_defaults AS d CROSS JOIN aclexplode(d.defaclacl) AS e),
+        UNION SELECT e.grantee FROM changed_defaults AS d CROSS JOIN aclexplode(d.defaclacl) AS e),
     wanted AS (
         SELECT e.*, CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END AS role,
             CASE WHEN column_name IS NULL THEN e.privilege_type
@@ -85,18 +74,15 @@ AS $$
             || format('GRANT %s ON %s TO %s', string_agg(w.privilege, ', ' ORDER BY w.ordinality), target, w.role)
             || CASE WHEN w.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
             || CASE WHEN w.grantor = owner THEN '' ELSE format('; SET LOCAL ROLE %I', current_user) END
-        FROM wanted AS w
-        WHERE w.grantee <> owner OR w.grantee IN (SELECT r.grantee FROM reduced AS r)
+        FROM wanted AS w WHERE w.grantee <> owner OR w.grantee IN (SELECT r.grantee FROM reduced AS r)
         GROUP BY w.grantor, w.grantee, w.role, w.is_grantable)
     SELECT s.statement FROM statements AS s ORDER BY s.phase, s.place, s.statement
 $$;
 
 -- The statement that drops an object and those that make it again, in the order in which they
 -- run; null for an object of a kind that cannot be made again.
-CREATE FUNCTION _snowflake_convert.remake(
-    class regclass, id oid, OUT described text, OUT owner oid, OUT drop_statement text, OUT statements text[])
-    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION _snowflake_convert.remake(class regclass, id oid, OUT described text, OUT owner oid, OUT drop_statement text, OUT statements text[])
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     it record;
     target text;
@@ -117,8 +103,7 @@ BEGIN
         FROM pg_class AS c
         JOIN pg_namespace AS n ON n.oid = c.relnamespace
         LEFT JOIN pg_am AS a ON a.oid = c.relam
-        LEFT JOIN pg_tablespace AS s ON s.oid = c.reltablespace
-        WHERE c.oid = id AND c.relkind IN ('v', 'm')
+        LEFT JOIN pg_tablespace AS s ON s.oid = c.reltablespace WHERE c.oid = id AND c.relkind IN ('v', 'm')
           AND (c.relpersistence <> 't' OR c.relnamespace = pg_my_temp_schema());
         IF NOT FOUND THEN
             statements := NULL;
@@ -129,8 +114,7 @@ BEGIN
         options := (SELECT format(' WITH (%s)', string_agg(
                 r.prefix || format('%I = %L', split_part(r.o, '=', 1), substr(r.o, strpos(r.o, '=') + 1)), ', ' ORDER BY r.prefix, r.o))
             FROM (SELECT '', o FROM unnest(it.reloptions) AS o
-                  UNION ALL
-                  SELECT 'toast.', o FROM pg_class AS t CROSS JOIN unnest(t.reloptions) AS o
+                  UNION ALL SELECT 'toast.', o FROM pg_class AS t CROSS JOIN unnest(t.reloptions) AS o
                   WHERE t.oid = it.reltoastrelid) AS r (prefix, o)
             HAVING count(*) > 0);
         drop_statement := format('DROP %s %s', kind, it.name);
@@ -147,11 +131,9 @@ BEGIN
         END IF;
         statements := statements || ARRAY(
             SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', it.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
-            FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
-            WHERE d.adrelid = id ORDER BY d.adnum);
+            FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = id ORDER BY d.adnum);
         statements := statements || ARRAY(
-            SELECT format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I %s', it.name, a.attname, s.change)
-            FROM pg_attribute AS a
+            SELECT format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I %s', it.name, a.attname, s.change) FROM pg_attribute AS a
             JOIN pg_type AS y ON y.oid = a.atttypid
             CROSS JOIN LATERAL (VALUES
                 (1, 'SET STATISTICS ' || nullif(a.attstattarget, -1)),
@@ -164,8 +146,7 @@ BEGIN
             WHERE a.attrelid = id AND it.relkind = 'm' AND a.attnum > 0 AND s.change IS NOT NULL
             ORDER BY a.attnum, s.place);
         statements := statements || ARRAY(
-            SELECT s.statement
-            FROM pg_index AS i
+            SELECT s.statement FROM pg_index AS i
             JOIN pg_class AS c ON c.oid = i.indexrelid
             LEFT JOIN pg_tablespace AS t ON t.oid = c.reltablespace
             CROSS JOIN LATERAL (VALUES
@@ -177,8 +158,7 @@ BEGIN
             WHERE i.indrelid = id AND s.statement IS NOT NULL
             ORDER BY c.relname, s.place);
         statements := statements || ARRAY(
-            SELECT s.statement
-            FROM pg_statistic_ext AS x
+            SELECT s.statement FROM pg_statistic_ext AS x
             JOIN pg_namespace AS n ON n.oid = x.stxnamespace
             CROSS JOIN LATERAL (VALUES (1, pg_get_statisticsobjdef(x.oid)),
                 (2, CASE WHEN x.stxowner <> quote_ident(current_user)::regrole THEN
@@ -199,8 +179,7 @@ BEGIN
             SELECT CASE d.objsubid WHEN 0 THEN format('COMMENT ON %s %s IS %L', kind, it.name, d.description)
                 ELSE format('COMMENT ON COLUMN %s.%I IS %L', it.name,
                     (SELECT a.attname FROM pg_attribute AS a WHERE a.attrelid = id AND a.attnum = d.objsubid), d.description) END
-            FROM pg_description AS d
-            WHERE d.classoid = class AND d.objoid = id ORDER BY d.objsubid);
+            FROM pg_description AS d WHERE d.classoid = class AND d.objoid = id ORDER BY d.objsubid);
         IF it.relkind = 'm' AND it.relispopulated THEN
             statements := statements || format('REFRESH MATERIALIZED VIEW %s', it.name);
         END IF;
@@ -228,13 +207,11 @@ BEGIN
         statements := statements || ARRAY(
             WITH RECURSIVE copies (id, enabled, is_first) AS (
                 SELECT it.oid, it.tgenabled, true
-                UNION ALL
-                SELECT t.oid, t.tgenabled, false FROM copies AS c JOIN pg_trigger AS t ON t.tgparentid = c.id)
+                UNION ALL SELECT t.oid, t.tgenabled, false FROM copies AS c JOIN pg_trigger AS t ON t.tgparentid = c.id)
             SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', _snowflake.name(t.tgrelid),
                 CASE c.enabled WHEN 'D' THEN 'DISABLE' WHEN 'O' THEN 'ENABLE' WHEN 'R' THEN 'ENABLE REPLICA'
                     ELSE 'ENABLE ALWAYS' END, t.tgname)
-            FROM copies AS c JOIN pg_trigger AS t ON t.oid = c.id
-            WHERE c.enabled <> 'O' OR c.enabled <> it.tgenabled
+            FROM copies AS c JOIN pg_trigger AS t ON t.oid = c.id WHERE c.enabled <> 'O' OR c.enabled <> it.tgenabled
             ORDER BY c.is_first DESC, c.id);
         target := format('TRIGGER %I ON %s', it.tgname, it.name);
 
@@ -291,13 +268,11 @@ BEGIN
     statements := statements || ARRAY(
         SELECT format('SECURITY LABEL FOR %I ON %s %s IS %L', l.provider, upper(l.objtype), l.objname, l.label)
         FROM pg_seclabels AS l WHERE l.classoid = class AND l.objoid = id ORDER BY l.objsubid, l.provider);
-END
-$$;
+END $$;
 
 -- What depends on columns, by level, with the statements that make it again.
 CREATE FUNCTION _snowflake_convert.objects(tables oid[], numbers smallint[]) RETURNS _snowflake_convert.object[]
-    LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT ARRAY(
         SELECT ROW (d.class, d.id, d.level, r.described, r.owner, r.drop_statement, r.statements)::_snowflake_convert.object
         FROM _snowflake_convert.dependents(tables, numbers) AS d
@@ -311,11 +286,9 @@ $$;
 -- an array, a range or a row. The caller runs the statements that make objects again. What a
 -- type is can change until then: so all types count that another role can change or replace.
 CREATE FUNCTION _snowflake_convert.literals(objects _snowflake_convert.object[]) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH types (name, owner) AS (
-        SELECT format_type(y.oid, NULL), o.owner
-        FROM pg_type AS y JOIN pg_namespace AS n ON n.oid = y.typnamespace
+        SELECT format_type(y.oid, NULL), o.owner FROM pg_type AS y JOIN pg_namespace AS n ON n.oid = y.typnamespace
         CROSS JOIN LATERAL (VALUES (y.typowner), (CASE WHEN n.nspowner = 'pg_database_owner'::regrole
             THEN (SELECT b.datdba FROM pg_database AS b WHERE b.datname = current_database()) ELSE n.nspowner END)) AS o (owner)
         WHERE n.nspname <> 'pg_catalog' AND NOT pg_has_role(o.owner, quote_ident(current_user)::regrole, 'USAGE'))

@@ -59,8 +59,7 @@ COMMENT ON POLICY owners ON _snowflake_convert.conversions IS 'rows of the table
 
 -- The name of the copy of a column, an index or a constraint.
 CREATE FUNCTION _snowflake_convert.copy_name(name name) RETURNS name
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     -- A long name is cut, and told from others by a hash. The names of constraints have one
     -- character more.
     SELECT CASE WHEN octet_length(name::text) <= 54 THEN name || '__bigint'
@@ -69,8 +68,7 @@ $$;
 
 -- The name of the function that fills the copies of a table.
 CREATE FUNCTION _snowflake_convert.copy_function(relation regclass) RETURNS text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%I.%I', n.nspname, _snowflake_convert.copy_name(c.relname))
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
@@ -78,46 +76,37 @@ $$;
 -- The number of the copy of a column in a table or partition; null if there is no copy. A copy
 -- is told from a column of the user's by its comment, which it has in the whole table.
 CREATE FUNCTION _snowflake_convert.copy_number(root regclass, column_name name, relation regclass) RETURNS smallint
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT a.attnum
-    FROM pg_attribute AS r JOIN pg_attribute AS a ON a.attname = r.attname AND NOT a.attisdropped
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT a.attnum FROM pg_attribute AS r JOIN pg_attribute AS a ON a.attname = r.attname AND NOT a.attisdropped
     WHERE r.attrelid = root AND r.attname = _snowflake_convert.copy_name(column_name) AND NOT r.attisdropped
       AND col_description(root, r.attnum) = 'filled by snowflake_convert_steps()' AND a.attrelid = relation
 $$;
 
 -- The columns to change, also in all partitions, with their copies if there are any yet.
-CREATE FUNCTION _snowflake_convert.copies(
-    relations regclass[], are_named boolean,
+CREATE FUNCTION _snowflake_convert.copies(what _snowflake_convert.request,
     OUT root regclass, OUT relation regclass, OUT kind "char", OUT name name, OUT number smallint,
     OUT is_key boolean, OUT copy name, OUT copy_number smallint)
-    RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, _snowflake_convert.copy_name(c.name),
         _snowflake_convert.copy_number(c.relation, c.name, f.member)
-    FROM _snowflake_convert.columns(relations, are_named) AS c
+    FROM _snowflake_convert.columns(what) AS c
     CROSS JOIN _snowflake.inheritance(c.relation, c.name) AS f
-    JOIN pg_class AS t ON t.oid = f.member
-    WHERE c.base <> 'bigint'::regtype
+    JOIN pg_class AS t ON t.oid = f.member WHERE c.base <> 'bigint'::regtype
 $$;
 
 -- Whether a function may fill the copies of a table. A role that may put objects in the schema
 -- of a table could make the function before we do. So its owner must have the rights of the
 -- table's owner, who can make triggers anyway.
 CREATE FUNCTION _snowflake_convert.is_copy_function(function regproc, relation regclass) RETURNS boolean
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_has_role(p.proowner, c.relowner, 'USAGE') AND l.lanname = 'plpgsql' AND NOT p.prosecdef AND p.proconfig IS NULL
         AND p.prorettype = 'trigger'::regtype AND p.prokind = 'f'
-    FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang CROSS JOIN pg_class AS c
-    WHERE p.oid = function AND c.oid = relation
+    FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang CROSS JOIN pg_class AS c WHERE p.oid = function AND c.oid = relation
 $$;
 
 -- Whether a table has the trigger that fills copies, with a function of its owner.
 CREATE FUNCTION _snowflake_convert.is_copying(relation regclass) RETURNS boolean
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     -- BEFORE INSERT OR UPDATE FOR EACH ROW, without columns and conditions.
     SELECT EXISTS (
         SELECT FROM pg_trigger AS t
@@ -129,8 +118,7 @@ $$;
 
 -- An error unless a table has the trigger that fills copies.
 CREATE FUNCTION _snowflake_convert.check_copying(relation regclass) RETURNS void
-    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT _snowflake_convert.is_copying(relation) THEN
         RAISE EXCEPTION 'trigger "~snowflake_convert" of table % does not call a function of the owner of the table',
@@ -139,13 +127,11 @@ BEGIN
             HINT = format('Look at function %s(), and at who can create objects in its schema.',
                 _snowflake_convert.copy_function(relation));
     END IF;
-END
-$$;
+END $$;
 
 -- An error in transactions of other isolation levels.
 CREATE FUNCTION _snowflake_convert.need_read_committed() RETURNS void
-    LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'cannot convert keys in a transaction of isolation level %', current_setting('transaction_isolation')
@@ -153,19 +139,15 @@ BEGIN
             DETAIL = 'A plan is made again when the tables are locked, and needs to see them as they are then.',
             HINT = 'Use READ COMMITTED: SET default_transaction_isolation = ''read committed''';
     END IF;
-END
-$$;
+END $$;
 
 -- The numbers of the columns that an index is made of.
 CREATE FUNCTION _snowflake_convert.index_columns(index regclass) RETURNS smallint[]
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     -- Those in expressions and conditions too, and those of a constraint, which stands
     -- between its index and the columns.
-    SELECT coalesce(array_agg(DISTINCT d.refobjsubid::smallint), '{}')
-    FROM pg_index AS i
-    JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid AND d.refobjsubid <> 0
-    WHERE i.indexrelid = index
+    SELECT coalesce(array_agg(DISTINCT d.refobjsubid::smallint), '{}') FROM pg_index AS i
+    JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid AND d.refobjsubid <> 0 WHERE i.indexrelid = index
       AND (d.classid = 'pg_class'::regclass AND d.objid = index
         OR d.classid = 'pg_constraint'::regclass AND d.objid IN (
             SELECT k.oid FROM pg_constraint AS k WHERE k.conindid = index AND k.conrelid = i.indrelid))
@@ -181,16 +163,14 @@ CREATE FUNCTION _snowflake_convert.index_expression(index regclass, place intege
 
 -- The rows of a query, read as _snowflake.run_as_owner() runs a statement.
 CREATE FUNCTION _snowflake_convert.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
-    RETURNS SETOF record
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_internal_rows_as_owner';
 
 -- Marks the progress of a table and of its partitions as ended. The row stays: no role has
 -- DELETE on the table, since with it a role could lock the table, and hold up the conversions
 -- of all others. Policies leave out the tables of others.
 CREATE FUNCTION _snowflake_convert.end_conversion(relation regclass) RETURNS void
-    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     UPDATE _snowflake_convert.conversions AS p SET ended = clock_timestamp(), pages_done = 0, filled = NULL, to_validate = NULL
     WHERE p.ended IS NULL AND p.relation IN (
         SELECT t.relid FROM pg_partition_tree(end_conversion.relation) AS t UNION ALL SELECT end_conversion.relation)
@@ -200,8 +180,7 @@ $$;
 -- PostgreSQL writes the backslash of a text as it is. A session with
 -- standard_conforming_strings = off would read another text.
 CREATE FUNCTION _snowflake_convert.portable(statement text) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(CASE WHEN strpos(t.parts[2], '\') > 0 THEN 'E' || replace(t.parts[2], '\', '\\') ELSE t.parts[1] END,
         '' ORDER BY t.place)
     FROM regexp_matches(statement, '((''(?:[^'']|'''')*'')|"(?:[^"]|"")*"|[^"'']+)', 'g') WITH ORDINALITY AS t (parts, place)
@@ -210,10 +189,8 @@ $$;
 -- The statement that builds an index like another one on the copies of columns. The statement
 -- is PostgreSQL's own, part by part. Columns, expressions and the condition are written anew,
 -- from the catalogs. The swap compares the result with the index that it replaces.
-CREATE FUNCTION _snowflake_convert.copy_index(
-    index regclass, columns name[], OUT copy name, OUT definition text)
-    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION _snowflake_convert.copy_index(index regclass, columns name[], OUT copy name, OUT definition text)
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     it record;
     names name[];       -- of the columns of the table, by number
@@ -223,8 +200,7 @@ DECLARE
     become text;
     expression integer := 0;
 BEGIN
-    SELECT i.*, c.relname, s.spcname, _snowflake.name(i.indrelid) AS table_name INTO it
-    FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+    SELECT i.*, c.relname, s.spcname, _snowflake.name(i.indrelid) AS table_name INTO it FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
     LEFT JOIN pg_tablespace AS s ON s.oid = c.reltablespace WHERE i.indexrelid = index;
     SELECT array_agg(CASE WHEN a.attisdropped THEN '' ELSE a.attname END ORDER BY a.attnum),
         array_agg(CASE WHEN a.attisdropped THEN ''
@@ -272,16 +248,14 @@ BEGIN
     -- pg_get_indexdef() leaves out the tablespace, which comes before the condition.
     definition := _snowflake_convert.portable(definition || was || coalesce(' TABLESPACE ' || quote_ident(it.spcname), '')
         || coalesce(' WHERE ' || _snowflake_convert.index_expression(index, 0, copies), ''));
-END
-$$;
+END $$;
 
 -- Runs a statement of a plan, as the owner of its table if it can run code of the owner. Who
 -- converts the table of another role runs that role's code as that role: see the head of
 -- src/sql/convert.rs. Names are qualified in all statements that the plans have. What is not
 -- named here runs no code of an owner, or PostgreSQL switches to the owner itself.
 CREATE FUNCTION _snowflake_convert.run(statement text) RETURNS void
-    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name constant text := '((?:"(?:[^"]|"")*"|[^" .]+)\.(?:"(?:[^"]|"")*"|[^" .]+))';
     target constant text := coalesce(
@@ -290,31 +264,26 @@ DECLARE
         substring(statement FROM '^CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ]+) ON (?:ONLY )?' || name || ' USING '));
     relation regclass;
 BEGIN
-    SELECT coalesce(i.indrelid, c.oid)::regclass INTO relation
-    FROM pg_class AS c LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
+    SELECT coalesce(i.indrelid, c.oid)::regclass INTO relation FROM pg_class AS c LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
     WHERE c.oid = to_regclass(target) AND c.relkind IN ('r', 'p', 'v', 'f', 'i', 'I') AND c.relowner <> quote_ident(current_user)::regrole;
     IF FOUND THEN
         PERFORM _snowflake.run_as_owner(relation, statement);
     ELSE
         EXECUTE statement;
     END IF;
-END
-$$;
+END $$;
 
 -- Runs a statement with the settings that its text depends on: snowflake_convert_run() has none.
 CREATE FUNCTION _snowflake_convert.run_as_caller(statement text) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
 BEGIN
     EXECUTE statement;
-END
-$$;
+END $$;
 
 -- A statement, or the call that runs it as the owner of a table.
 CREATE FUNCTION _snowflake_convert.as_owner(relation regclass, statement text) RETURNS text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN c.relowner = quote_ident(current_user)::regrole THEN statement
         ELSE format('CALL %s.snowflake_convert_run(%L)', _snowflake_convert.schema(),
             format('SELECT _snowflake.run_as_owner(%L, %L)', _snowflake.name(relation), statement)) END
@@ -323,9 +292,7 @@ $$;
 
 -- Sets lock_timeout to the time that is left. One deadline for all locks: those that are held
 -- already make others wait too.
-CREATE FUNCTION _snowflake_convert.wait_until(deadline timestamptz) RETURNS void
-    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
-AS $$
+CREATE FUNCTION _snowflake_convert.wait_until(deadline timestamptz) RETURNS void LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE AS $$
     SELECT pg_catalog.set_config('lock_timeout', GREATEST(1, pg_catalog.ceil(EXTRACT(epoch FROM
         deadline OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
             OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric))::pg_catalog.text, true)
@@ -336,8 +303,7 @@ $$;
 -- for a short time only is left out, as far as the caller may see that.
 CREATE FUNCTION _snowflake_convert.lockers(statements text[], since timestamptz) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
     SELECT string_agg(DISTINCT format('%s holds %s on %s',
         CASE WHEN l.pid IS NULL THEN format('prepared transaction %L', x.gid) ELSE format('process %s', l.pid) END, l.mode, n.name), '; ')
     FROM pg_locks AS l
@@ -361,9 +327,7 @@ $$;
 --
 -- Each try but the first begins a transaction, so that now() is when the first lock was
 -- asked for. snowflake_convert_swap() commits before it calls this.
-CREATE PROCEDURE _snowflake_convert.run_with_locks(statement text, locks text[], tries integer, INOUT lockers text)
-    LANGUAGE plpgsql
-AS $$
+CREATE PROCEDURE _snowflake_convert.run_with_locks(statement text, locks text[], tries integer, INOUT lockers text) LANGUAGE plpgsql AS $$
 DECLARE
     may_fail constant boolean := lockers IS NOT NULL;
     tried integer := 0;
@@ -436,18 +400,14 @@ BEGIN
             OPERATOR(pg_catalog./) 4.0::pg_catalog.float8);
         COMMIT;
     END LOOP;
-END
-$$;
+END $$;
 
-CREATE PROCEDURE _snowflake_convert.snowflake_convert_run(statement text, locks text[], tries integer)
-    LANGUAGE plpgsql
-AS $$
+CREATE PROCEDURE _snowflake_convert.snowflake_convert_run(statement text, locks text[], tries integer) LANGUAGE plpgsql AS $$
 DECLARE
     lockers pg_catalog.text;
 BEGIN
     CALL _snowflake_convert.run_with_locks(statement, locks, tries, lockers);
-END
-$$;
+END $$;
 
 CREATE PROCEDURE snowflake_convert_run(statement text, locks text[] DEFAULT '{}', tries integer DEFAULT 1000)
     LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
@@ -456,51 +416,38 @@ COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
     'that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
 
 -- Why tables cannot be converted while they are in use.
-CREATE FUNCTION _snowflake_convert.online_obstacles(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
-    LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION _snowflake_convert.online_obstacles(what _snowflake_convert.request, is_first boolean) RETURNS SETOF text
+    LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     WITH copies AS MATERIALIZED (
-        SELECT * FROM _snowflake_convert.copies(relations, are_named)),
+        SELECT * FROM _snowflake_convert.copies(what)),
     tables AS (
         SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name FROM copies AS c)
-    SELECT p.note FROM _snowflake_convert.plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
+    SELECT p.note FROM _snowflake_convert.plan(what, NULL, NULL, true, is_first) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
     -- Their foreign keys are added again, also if their columns stay.
-    SELECT DISTINCT format('must be owner of %s', pg_describe_object('pg_class'::regclass, h.oid, 0))
-    FROM copies AS c
+    SELECT DISTINCT format('must be owner of %s', pg_describe_object('pg_class'::regclass, h.oid, 0)) FROM copies AS c
     JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = c.relation AND c.number = ANY (k.confkey)
-    JOIN pg_class AS h ON h.oid = k.conrelid AND NOT pg_has_role(h.relowner, 'USAGE')
-    WHERE h.oid NOT IN (SELECT t.id FROM tables AS t)
-    UNION ALL
-    SELECT format('table %s has child tables, or is one: convert it at once', t.name)
-    FROM tables AS t JOIN pg_class AS c ON c.oid = t.id
+    JOIN pg_class AS h ON h.oid = k.conrelid AND NOT pg_has_role(h.relowner, 'USAGE') WHERE h.oid NOT IN (SELECT t.id FROM tables AS t)
+    UNION ALL SELECT format('table %s has child tables, or is one: convert it at once', t.name) FROM tables AS t JOIN pg_class AS c ON c.oid = t.id
     WHERE c.relkind <> 'p' AND NOT c.relispartition AND EXISTS (SELECT FROM pg_inherits AS i WHERE t.id IN (i.inhrelid, i.inhparent))
-    UNION ALL
-    SELECT format('table %s is temporary, and in use by nobody else: convert it at once', t.name)
+    UNION ALL SELECT format('table %s is temporary, and in use by nobody else: convert it at once', t.name)
     FROM tables AS t JOIN pg_class AS c ON c.oid = t.id WHERE c.relpersistence = 't'
-    UNION ALL
-    SELECT format('partition %s is a foreign table: convert it at once', t.name)
+    UNION ALL SELECT format('partition %s is a foreign table: convert it at once', t.name)
     FROM tables AS t JOIN pg_class AS c ON c.oid = t.id WHERE c.relkind = 'f'
-    UNION ALL
-    SELECT format('column %s.%I is NOT NULL, but not in the whole table: convert it at once', t.name, a.attname)
+    UNION ALL SELECT format('column %s.%I is NOT NULL, but not in the whole table: convert it at once', t.name, a.attname)
     FROM tables AS t JOIN copies AS c ON c.relation = t.id AND c.root <> c.relation
     JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
-    JOIN pg_attribute AS r ON r.attrelid = c.root AND r.attname = c.name
-    WHERE a.attnotnull AND NOT r.attnotnull
+    JOIN pg_attribute AS r ON r.attrelid = c.root AND r.attname = c.name WHERE a.attnotnull AND NOT r.attnotnull
     UNION ALL
     -- PostgreSQL adds no such constraint without reading the rows.
     SELECT format('constraint %I of partitioned table %s refers to partitioned table %s: convert them at once',
         k.conname, _snowflake.name(k.conrelid), _snowflake.name(k.confrelid))
     FROM pg_constraint AS k
     JOIN pg_class AS h ON h.oid = k.conrelid AND h.relkind = 'p'
-    JOIN pg_class AS f ON f.oid = k.confrelid AND f.relkind = 'p'
-    WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM copies AS c
+    JOIN pg_class AS f ON f.oid = k.confrelid AND f.relkind = 'p' WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM copies AS c
         WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
-    UNION ALL
-    SELECT format('column %s.%I is generated from a column that changes: convert it at once', t.name, a.attname)
-    FROM tables AS t
+    UNION ALL SELECT format('column %s.%I is generated from a column that changes: convert it at once', t.name, a.attname) FROM tables AS t
     JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attgenerated <> ''
     JOIN pg_attrdef AS e ON e.adrelid = t.id AND e.adnum = a.attnum
     WHERE EXISTS (SELECT FROM pg_depend AS d JOIN copies AS c ON c.relation = t.id AND c.number = d.refobjsubid
@@ -534,34 +481,26 @@ AS $$
         SELECT ROW (NULL, NULL, NULL, 'index ' || _snowflake.name(i.indexrelid), NULL, NULL,
             ARRAY[pg_get_indexdef(i.indexrelid)])::_snowflake_convert.object
         FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)) AS l
-    UNION ALL
-    SELECT DISTINCT format('privileges on column %s.%I were granted by role %I, '
+    UNION ALL SELECT DISTINCT format('privileges on column %s.%I were granted by role %I, '
         'of which the caller is no member: let its owner grant them instead',
         t.name, c.name, pg_get_userbyid(e.grantor))
     FROM tables AS t JOIN copies AS c ON c.relation = t.id
     JOIN pg_class AS o ON o.oid = t.id
     JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum = c.number
-    CROSS JOIN aclexplode(a.attacl) AS e
-    WHERE e.grantor <> o.relowner
+    CROSS JOIN aclexplode(a.attacl) AS e WHERE e.grantor <> o.relowner
       AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
-    UNION ALL
-    SELECT format('column %s.%I has an identity, which online conversion keeps for no column: '
+    UNION ALL SELECT format('column %s.%I has an identity, which online conversion keeps for no column: '
         'use set_default => true, or convert it at once', t.name, a.attname)
     FROM tables AS t JOIN copies AS c ON c.relation = t.id
     JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum = c.number
-    WHERE a.attidentity <> '' AND c.relation = c.root AND NOT (set_default AND c.is_key)
-    UNION ALL
-    SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once',
+    WHERE a.attidentity <> '' AND c.relation = c.root AND NOT ((what).set_default AND c.is_key)
+    UNION ALL SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once',
         _snowflake.name(g.source), g.next_id)
-    FROM _snowflake.next_id_range(generator, NULL) AS g
-    WHERE set_default AND g.sorted AND g.next_id <= 2147483647
-    UNION ALL
-    SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
-    FROM _snowflake.generators() AS g
-    WHERE set_default AND g.problem IS NOT NULL
-      AND g.generator = coalesce(online_obstacles.generator, _snowflake.default_generator())
-    UNION ALL
-    SELECT format('column %s.%I refers to a key that changes, and is of type %s: change it to bigint or numeric first',
+    FROM _snowflake.next_id_range((what).generator, NULL) AS g WHERE (what).set_default AND g.sorted AND g.next_id <= 2147483647
+    UNION ALL SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
+    FROM _snowflake.generators() AS g WHERE (what).set_default AND g.problem IS NOT NULL
+      AND g.generator = coalesce((what).generator, _snowflake.default_generator())
+    UNION ALL SELECT format('column %s.%I refers to a key that changes, and is of type %s: change it to bigint or numeric first',
         _snowflake.name(k.conrelid), a.attname, format_type(a.atttypid, a.atttypmod))
     FROM copies AS c
     JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = c.relation
@@ -574,47 +513,54 @@ AS $$
     -- PostgreSQL refuses UPDATE then.
     SELECT format('table %s is published without a replica identity, so its rows cannot be updated: '
         'ALTER TABLE %1$s REPLICA IDENTITY FULL', t.name)
-    FROM tables AS t JOIN pg_class AS c ON c.oid = t.id AND c.relkind = 'r' AND c.relpersistence = 'p'
-    WHERE CASE c.relreplident
+    FROM tables AS t JOIN pg_class AS c ON c.oid = t.id AND c.relkind = 'r' AND c.relpersistence = 'p' WHERE CASE c.relreplident
         WHEN 'f' THEN false
         WHEN 'd' THEN NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
         ELSE NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisreplident) END
       AND EXISTS (
         SELECT FROM pg_publication AS p
         CROSS JOIN (SELECT c.oid UNION SELECT a.relid::oid FROM pg_partition_ancestors(c.oid) AS a (relid)) AS m (id)
-        JOIN pg_class AS n ON n.oid = m.id
-        WHERE p.pubupdate AND (p.puballtables
+        JOIN pg_class AS n ON n.oid = m.id WHERE p.pubupdate AND (p.puballtables
             OR EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prrelid = n.oid)
             OR EXISTS (SELECT FROM pg_publication_namespace AS s WHERE s.pnpubid = p.oid AND s.pnnspid = n.relnamespace)))
-    UNION ALL
-    SELECT format('table %s has triggers or rules that fire on UPDATE, and the caller may not set session_replication_role, '
+    UNION ALL SELECT format('table %s has triggers or rules that fire on UPDATE, and the caller may not set session_replication_role, '
         'which keeps them from the copying', t.name)
-    FROM tables AS t
-    WHERE NOT has_parameter_privilege('session_replication_role', 'SET') AND (
+    FROM tables AS t WHERE NOT has_parameter_privilege('session_replication_role', 'SET') AND (
         EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.id AND NOT g.tgisinternal AND g.tgtype & 16 <> 0
             AND cardinality(g.tgattr::smallint[]) = 0 AND g.tgname <> '~snowflake_convert')
         OR EXISTS (SELECT FROM pg_rewrite AS r WHERE r.ev_class = t.id AND r.ev_type = '2' AND r.ev_enabled <> 'D'))
-    UNION ALL
-    SELECT format('rule %I of table %s would change the copying: disable it, or do not enable it ALWAYS', r.rulename, t.name)
+    -- The copying runs as the owner, and nothing may be left to the end of a transaction then.
+    UNION ALL SELECT format('trigger %I of table %s is deferred, and fires on the copying: ALTER TABLE %2$s ENABLE TRIGGER %1$I meanwhile', g.tgname, t.name)
+    FROM tables AS t JOIN pg_class AS c ON c.oid = t.id AND c.relowner <> quote_ident(current_user)::regrole
+    JOIN pg_trigger AS g ON g.tgrelid = t.id AND NOT g.tgisinternal AND g.tginitdeferred AND g.tgenabled IN ('A', 'R') AND g.tgtype & 16 <> 0
+    UNION ALL SELECT format('table %s has %s columns, with those that were dropped, and PostgreSQL allows no more than 1600: convert it at once', t.name, c.relnatts)
+    FROM tables AS t JOIN pg_class AS c ON c.oid = t.id
+    WHERE c.relnatts + (SELECT count(*) FROM copies AS o WHERE o.relation = t.id AND o.copy_number IS NULL) > 1600
+    -- PostgreSQL refuses UPDATE then, too.
+    UNION ALL SELECT format('publication %I has a condition on column %I of table %s, which is not part of the replica identity: ALTER TABLE %3$s REPLICA IDENTITY FULL',
+        p.pubname, a.attname, t.name)
+    FROM tables AS t JOIN pg_class AS c ON c.oid = t.id AND c.relreplident <> 'f'
+    JOIN pg_publication_rel AS r ON r.prrelid = t.id AND r.prqual IS NOT NULL JOIN pg_publication AS p ON p.oid = r.prpubid AND p.pubupdate
+    JOIN pg_depend AS d ON d.classid = 'pg_publication_rel'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.id
+    JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum = d.refobjsubid
+    WHERE NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = t.id AND a.attnum = ANY (i.indkey::smallint[])
+        AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END)
+    UNION ALL SELECT format('rule %I of table %s would change the copying: disable it, or do not enable it ALWAYS', r.rulename, t.name)
     FROM tables AS t JOIN pg_rewrite AS r ON r.ev_class = t.id AND r.ev_type = '2' AND r.ev_enabled IN ('A', 'R')
-    UNION ALL
-    SELECT format('column %s.%I has the name of the copy that column %I needs: rename it', t.name, a.attname, c.name)
+    UNION ALL SELECT format('column %s.%I has the name of the copy that column %I needs: rename it', t.name, a.attname, c.name)
     FROM tables AS t JOIN copies AS c ON c.relation = t.id AND c.copy_number IS NULL
     JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attname = c.copy AND NOT a.attisdropped
-    UNION ALL
-    SELECT format('%s has the name of the copy that index %s needs: rename it',
+    UNION ALL SELECT format('%s has the name of the copy that index %s needs: rename it',
         pg_describe_object('pg_class'::regclass, y.oid, 0), x.relname)
     FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id
     JOIN pg_class AS x ON x.oid = i.indexrelid
-    JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = _snowflake_convert.copy_name(x.relname)
-    WHERE EXISTS (SELECT FROM copies AS c
+    JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = _snowflake_convert.copy_name(x.relname) WHERE EXISTS (SELECT FROM copies AS c
             WHERE c.relation = t.id AND c.number = ANY (_snowflake_convert.index_columns(x.oid)))
       AND NOT EXISTS (SELECT FROM copies AS c
             WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake_convert.index_columns(x.oid)))
       AND NOT EXISTS (SELECT FROM copies AS c JOIN pg_index AS z ON z.indexrelid = y.oid AND z.indrelid = c.relation
             WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake_convert.index_columns(y.oid)))
-    UNION ALL
-    SELECT format('constraint %I of table %s has the name of the copy that constraint %I needs: rename it',
+    UNION ALL SELECT format('constraint %I of table %s has the name of the copy that constraint %I needs: rename it',
         o.conname, _snowflake.name(k.conrelid), k.conname)
     FROM pg_constraint AS k
     JOIN pg_constraint AS o ON o.conrelid = k.conrelid AND o.conname = _snowflake_convert.copy_name(k.conname)
@@ -623,8 +569,7 @@ AS $$
       AND NOT EXISTS (SELECT FROM copies AS c
             WHERE c.relation = o.conrelid AND c.copy_number = ANY (o.conkey)
               OR c.relation = o.confrelid AND c.copy_number = ANY (o.confkey))
-    UNION ALL
-    SELECT format('function %s() is there already, and is not of the owner of table %s: drop or rename it', f.name, t.name)
+    UNION ALL SELECT format('function %s() is there already, and is not of the owner of table %s: drop or rename it', f.name, t.name)
     FROM (SELECT DISTINCT c.root FROM copies AS c) AS r (id) JOIN tables AS t ON t.id = r.id
     CROSS JOIN _snowflake_convert.copy_function(t.id) AS f (name)
     WHERE NOT _snowflake_convert.is_copy_function(to_regprocedure(f.name || '()')::regproc, t.id)
@@ -633,8 +578,7 @@ AS $$
     SELECT format('trigger %I of table %s fires after the one that fills the copies: rename it', g.tgname, t.name)
     FROM tables AS t JOIN pg_trigger AS g ON g.tgrelid = t.id
     WHERE NOT g.tgisinternal AND g.tgtype & 3 = 3 AND g.tgtype & 20 <> 0 AND g.tgname > '~snowflake_convert'
-    UNION ALL
-    SELECT format('row-level security applies to the caller or to the owner, who would not reach all rows of table %s: '
+    UNION ALL SELECT format('row-level security applies to the caller or to the owner, who would not reach all rows of table %s: '
         'ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY meanwhile', t.name)
     FROM tables AS t JOIN pg_class AS c ON c.oid = t.id JOIN pg_roles AS o ON o.oid = c.relowner
     -- The copying runs as the owner.
@@ -642,12 +586,11 @@ AS $$
 $$;
 
 -- An error if tables cannot be converted while they are in use.
-CREATE FUNCTION _snowflake_convert.check_obstacles(relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS void
+CREATE FUNCTION _snowflake_convert.check_obstacles(what _snowflake_convert.request, is_first boolean) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
-AS $$
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
 DECLARE
-    obstacle constant text := (SELECT o FROM _snowflake_convert.online_obstacles(relations, are_named, generator, set_default) AS o LIMIT 1);
+    obstacle constant text := (SELECT o FROM _snowflake_convert.online_obstacles(what, is_first) AS o LIMIT 1);
 BEGIN
     IF obstacle IS NOT NULL THEN
         RAISE EXCEPTION 'cannot convert keys: %', obstacle
@@ -656,22 +599,17 @@ BEGIN
             HINT = 'snowflake_convert_plan(online => true) lists all obstacles.';
     END IF;
     PERFORM _snowflake_convert.tell('the steps have no obstacle');
-END
-$$;
+END $$;
 
 -- The steps of tables that have no obstacle.
-CREATE FUNCTION _snowflake_convert.steps(
-    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, OUT step bigint, OUT statement text)
-    RETURNS SETOF record
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
-AS $$
+CREATE FUNCTION _snowflake_convert.steps(what _snowflake_convert.request, schemas regnamespace[], OUT step bigint, OUT statement text)
+    RETURNS SETOF record LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schemas);
-    are_named boolean := relations IS NOT NULL;
-    arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schemas => ' || quote_literal(schemas::text),
-        'generator => ' || quote_literal(_snowflake.name(generator)),
-        CASE WHEN NOT set_default THEN 'set_default => false' END);
+    arguments text := concat_ws(', ', CASE WHEN what.are_named THEN 'relations => ' || quote_literal(what.relations::text) END,
+        'schemas => ' || quote_literal(schemas::text), 'generator => ' || quote_literal(_snowflake.name(what.generator)),
+        CASE WHEN NOT what.set_default THEN 'set_default => false' END,
+        (SELECT 'also => ' || quote_literal(array_agg(a.given)::text) FROM unnest(what.also) AS a HAVING count(*) > 0));
     home constant regnamespace := _snowflake_convert.schema();
 BEGIN
     step := 0;
@@ -680,7 +618,7 @@ BEGIN
             SELECT c.*, _snowflake.name(c.relation) AS table_name, a.attnotnull,
                 e.oid IS NOT NULL AS has_check, coalesce(e.convalidated, false) AS is_equal,
                 n.oid IS NOT NULL OR NOT a.attnotnull AS has_not_null, coalesce(n.convalidated, NOT a.attnotnull) AS is_not_null
-            FROM _snowflake_convert.copies(tables, are_named) AS c
+            FROM _snowflake_convert.copies(what) AS c
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
             LEFT JOIN pg_constraint AS e ON e.conrelid = c.relation AND e.conname = '=' || c.copy
             LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.conname = '~' || c.copy),
@@ -699,31 +637,25 @@ BEGIN
             -- The swap adds foreign keys that refer to partitioned tables: only there is
             -- there a primary key to refer to.
             JOIN pg_class AS f ON f.oid = k.confrelid AND f.relkind = 'r'
-            LEFT JOIN pg_constraint AS p ON p.oid = k.conparentid
-            WHERE k.contype = 'f' AND p.conrelid IS DISTINCT FROM k.conrelid
+            LEFT JOIN pg_constraint AS p ON p.oid = k.conparentid WHERE k.contype = 'f' AND p.conrelid IS DISTINCT FROM k.conrelid
               AND EXISTS (SELECT FROM columns AS c
                   WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey)
                      OR c.relation = k.confrelid AND c.number = ANY (k.confkey))),
         -- The tables that are converted, and others whose foreign keys the swap adds again.
         members AS MATERIALIZED (
-            SELECT f.member::oid AS relation, f.number, f.member = c.relation AS is_root
-            FROM _snowflake_convert.columns(tables, are_named) AS c
+            SELECT f.member::oid AS relation, f.number, f.member = c.relation AS is_root FROM _snowflake_convert.columns(what) AS c
             CROSS JOIN _snowflake.inheritance(c.relation, c.name) AS f),
         ended AS MATERIALIZED (
-            SELECT t.relation, t.is_root, _snowflake.name(t.relation) AS name
-            FROM (
+            SELECT t.relation, t.is_root, _snowflake.name(t.relation) AS name FROM (
                 SELECT DISTINCT m.relation, m.is_root FROM members AS m
-                UNION ALL
-                SELECT DISTINCT k.conrelid, true
-                FROM members AS m
+                UNION ALL SELECT DISTINCT k.conrelid, true FROM members AS m
                 JOIN pg_class AS f ON f.oid = m.relation AND f.relkind = 'p'
                 JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.relation AND m.number = ANY (k.confkey)
                 WHERE k.conrelid NOT IN (SELECT o.relation FROM members AS o)) AS t),
         -- Constraints that the swap adds without reading rows: those of columns, and foreign
         -- keys that refer to partitioned tables.
         unvalidated AS (
-            SELECT t.relation, t.name, k.conname
-            FROM ended AS t JOIN pg_constraint AS k ON k.conrelid = t.relation
+            SELECT t.relation, t.name, k.conname FROM ended AS t JOIN pg_constraint AS k ON k.conrelid = t.relation
             WHERE (k.contype = 'c' AND k.coninhcount = 0 OR k.contype = 'f' AND k.conparentid = 0)
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation AND c.copy_number = ANY (k.conkey))
               AND CASE WHEN k.convalidated THEN EXISTS (
@@ -745,31 +677,24 @@ BEGIN
                     CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END), '; ')
                 FROM columns AS m
                 JOIN pg_attribute AS a ON a.attrelid = m.relation AND a.attnum = m.number
-                CROSS JOIN aclexplode(a.attacl) AS e
-                WHERE m.root = c.root AND m.name = c.name AND e.privilege_type = 'SELECT') AS g (statements)
+                CROSS JOIN aclexplode(a.attacl) AS e WHERE m.root = c.root AND m.name = c.name AND e.privilege_type = 'SELECT') AS g (statements)
             WHERE c.copy_number IS NULL AND c.relation = c.root GROUP BY c.table_name
-            UNION ALL
-            SELECT 2, s.table_name, format('CREATE %sFUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %L',
+            UNION ALL SELECT 2, s.table_name, format('CREATE %sFUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %L',
                 CASE WHEN to_regprocedure(s.function || '()') IS NULL THEN '' ELSE 'OR REPLACE ' END, s.function, s.body)
-            FROM sources AS s
-            WHERE s.relation = s.root
+            FROM sources AS s WHERE s.relation = s.root
               AND s.body IS DISTINCT FROM (SELECT p.prosrc FROM pg_proc AS p WHERE p.oid = to_regprocedure(s.function || '()'))
-            UNION ALL
-            SELECT 3, s.table_name, format(
+            UNION ALL SELECT 3, s.table_name, format(
                 'CREATE OR REPLACE TRIGGER %1$I BEFORE INSERT OR UPDATE ON %2$s FOR EACH ROW EXECUTE FUNCTION %3$s();'
                 ' ALTER TABLE %2$s ENABLE ALWAYS TRIGGER %1$I; SELECT _snowflake_convert.check_copying(%2$L)',
                 '~snowflake_convert', s.table_name, s.function)
-            FROM sources AS s
-            WHERE s.relation = s.root AND NOT _snowflake_convert.is_copying(s.relation)
-            UNION ALL
-            SELECT 4, c.table_name, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
+            FROM sources AS s WHERE s.relation = s.root AND NOT _snowflake_convert.is_copying(s.relation)
+            UNION ALL SELECT 4, c.table_name, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
                 CASE WHEN NOT c.has_check THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT DISTINCT FROM %I) NOT VALID',
                     '=' || c.copy, c.copy, c.name) END,
                 CASE WHEN NOT c.has_not_null THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID',
                     '~' || c.copy, c.copy) END), ', ' ORDER BY c.number))
             FROM columns AS c WHERE c.relation = c.root AND NOT (c.has_check AND c.has_not_null) GROUP BY c.table_name
-            UNION ALL
-            SELECT 5, c.table_name, format('CALL %s.snowflake_convert_backfill(%L)', home, c.table_name)
+            UNION ALL SELECT 5, c.table_name, format('CALL %s.snowflake_convert_backfill(%L)', home, c.table_name)
             FROM columns AS c LEFT JOIN _snowflake_convert.conversions AS p ON p.relation = c.relation
             WHERE c.kind = 'r' AND NOT (c.is_equal AND c.is_not_null) AND (c.copy_number = ANY (p.filled)) IS NOT TRUE
             GROUP BY c.table_name
@@ -801,8 +726,7 @@ BEGIN
             WHERE s.kind = 'r' AND EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))
               AND v.text IS NOT NULL
-            UNION ALL
-            SELECT 9, k.table_name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', home, format(
+            UNION ALL SELECT 9, k.table_name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', home, format(
                 'ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%s) REFERENCES %s (%s)%s%s%s %s',
                 k.table_name, k.copy, m.here, k.referred, m.there,
                 CASE k.confmatchtype WHEN 'f' THEN ' MATCH FULL' ELSE '' END,
@@ -830,30 +754,25 @@ BEGIN
             JOIN (VALUES ('a', 'NO ACTION'), ('r', 'RESTRICT'), ('c', 'CASCADE'), ('n', 'SET NULL'), ('d', 'SET DEFAULT')) AS d (code, text)
                 ON d.code = k.confdeltype
             WHERE NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy)
-            UNION ALL
-            SELECT 10, k.table_name || k.conname,
+            UNION ALL SELECT 10, k.table_name || k.conname,
                 _snowflake_convert.as_owner(k.conrelid, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.table_name, k.copy))
-            FROM constraints AS k
-            WHERE k.convalidated AND NOT EXISTS (
+            FROM constraints AS k WHERE k.convalidated AND NOT EXISTS (
                 SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy AND o.convalidated)
-            UNION ALL
-            SELECT 12, '', format('CALL %s.snowflake_convert_swap(%s)', home, arguments) WHERE EXISTS (SELECT FROM columns)
+            UNION ALL SELECT 12, '', format('CALL %s.snowflake_convert_swap(%s)', home, arguments) WHERE EXISTS (SELECT FROM columns)
             UNION ALL
             -- Keys that are bigint already.
             SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', home,
                 format('SELECT %s.snowflake_set_default(%s)', home,
-                    concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(generator)))))
-            FROM _snowflake_convert.columns(tables, are_named) AS c
-            CROSS JOIN _snowflake.name(c.relation) AS t (name)
-            WHERE set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
+                    concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(what.generator)))))
+            FROM _snowflake_convert.columns(what) AS c
+            CROSS JOIN _snowflake.name(c.relation) AS t (name) WHERE what.set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
                 SELECT FROM _snowflake.inheritance(c.relation, c.name) AS f
-                WHERE f.expression IS DISTINCT FROM _snowflake_convert.wanted_default(generator))
+                WHERE f.expression IS DISTINCT FROM _snowflake_convert.wanted_default(what.generator))
             UNION ALL
             -- After the swap, or for a list that is made before it.
             SELECT 14, u.name, _snowflake_convert.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname))
             FROM unvalidated AS u
-            UNION ALL
-            SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', home, format(
+            UNION ALL SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', home, format(
                 'ANALYZE %1$s; SELECT _snowflake_convert.end_conversion(%1$L)', t.name))
             FROM ended AS t
             WHERE t.is_root AND (EXISTS (SELECT FROM _snowflake_convert.conversions AS p WHERE p.relation = t.relation AND p.ended IS NULL)
@@ -865,64 +784,50 @@ BEGIN
         step := step + 1;
         RETURN NEXT;
     END LOOP;
-END
-$$;
+END $$;
 
-CREATE FUNCTION _snowflake_convert.snowflake_convert_steps(
-    relations regclass[], schemas regnamespace[],
-    generator regclass, set_default boolean,
-    OUT step bigint, OUT statement text)
-    RETURNS SETOF record
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
+CREATE FUNCTION _snowflake_convert.snowflake_convert_steps(relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, also text[],
+    OUT step bigint, OUT statement text) RETURNS SETOF record LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
+DECLARE
+    what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, also, generator, set_default);
 BEGIN
-    PERFORM _snowflake_convert.check_obstacles(_snowflake_convert.tables(relations, schemas), relations IS NOT NULL, generator, set_default);
-    RETURN QUERY SELECT s.step, s.statement FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s;
-END
-$$;
+    PERFORM _snowflake_convert.check_obstacles(what, true);
+    RETURN QUERY SELECT s.step, s.statement FROM _snowflake_convert.steps(what, schemas) AS s;
+END $$;
 
-CREATE FUNCTION snowflake_convert_steps(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
-    OUT step bigint, OUT statement text)
-    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+CREATE FUNCTION snowflake_convert_steps(relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, also text[] DEFAULT NULL,
+    OUT step bigint, OUT statement text) RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
 BEGIN ATOMIC
     SELECT _snowflake_convert.hold();
-    SELECT s.* FROM _snowflake_convert.snowflake_convert_steps(relations, schemas, generator, set_default) AS s;
+    SELECT s.* FROM _snowflake_convert.snowflake_convert_steps(
+        relations, schemas, generator, set_default, also) AS s;
 END;
-COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean) IS
+COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace[], regclass, boolean, text[]) IS
     'the statements that convert the keys of tables which stay in use, without those that have been carried out; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 
-CREATE FUNCTION _snowflake_convert.snowflake_convert_undo(
-    relations regclass[], schemas regnamespace[],
-    OUT step bigint, OUT statement text)
-    RETURNS SETOF record
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
+CREATE FUNCTION _snowflake_convert.snowflake_convert_undo(relations regclass[], schemas regnamespace[],
+    OUT step bigint, OUT statement text) RETURNS SETOF record LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
 DECLARE
-    tables regclass[] := _snowflake_convert.tables(relations, schemas);
+    what constant _snowflake_convert.request := _snowflake_convert.request(relations, schemas, '{}', NULL, true);
     left_over regclass;
     home constant regnamespace := _snowflake_convert.schema();
 BEGIN
     RETURN QUERY
     WITH found AS MATERIALIZED (
-        SELECT c.relation, c.relation = c.root AS is_root, c.copy, c.copy_number
-        FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c WHERE c.copy_number IS NOT NULL
+        SELECT c.relation, c.relation = c.root AS is_root, c.copy, c.copy_number FROM _snowflake_convert.copies(what) AS c WHERE c.copy_number IS NOT NULL
         UNION
         -- A table that a foreign key does not reach any more has to be named.
-        SELECT f.member, f.member = t.id, n.copy, f.number
-        FROM unnest(tables) AS t (id)
+        SELECT f.member, f.member = t.id, n.copy, f.number FROM unnest(what.relations) AS t (id)
         JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum > 0 AND NOT a.attisdropped
         CROSS JOIN _snowflake_convert.copy_name(a.attname) AS n (copy)
-        CROSS JOIN _snowflake.inheritance(t.id, n.copy) AS f
-        WHERE _snowflake_convert.copy_number(t.id, a.attname, t.id) IS NOT NULL
+        CROSS JOIN _snowflake.inheritance(t.id, n.copy) AS f WHERE _snowflake_convert.copy_number(t.id, a.attname, t.id) IS NOT NULL
         UNION
         -- A detached partition keeps the constraint, and has no trigger.
-        SELECT k.conrelid, true, c.attname, c.attnum
-        FROM pg_constraint AS k
+        SELECT k.conrelid, true, c.attname, c.attnum FROM pg_constraint AS k
         JOIN pg_class AS t ON t.oid = k.conrelid AND NOT t.relispartition AND pg_has_role(t.relowner, 'USAGE')
         JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) AND NOT a.attisdropped
         JOIN pg_attribute AS c ON c.attrelid = k.conrelid AND c.attnum = ANY (k.conkey) AND NOT c.attisdropped
@@ -937,8 +842,7 @@ BEGIN
             format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', f.name), format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', n.name))
         FROM pg_constraint AS k
         CROSS JOIN _snowflake.name(k.conrelid) AS n (name)
-        CROSS JOIN _snowflake.name(k.confrelid) AS f (name)
-        WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM columns AS c
+        CROSS JOIN _snowflake.name(k.confrelid) AS f (name) WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM columns AS c
             WHERE c.relation = k.conrelid AND c.copy_number = ANY (k.conkey)
               OR c.relation = k.confrelid AND c.copy_number = ANY (k.confkey))
         UNION ALL
@@ -961,18 +865,15 @@ BEGIN
         SELECT DISTINCT g.tgrelid FROM pg_trigger AS g
         WHERE g.tgname = '~snowflake_convert' AND g.tgparentid = 0
           AND g.tgrelid NOT IN (
-              SELECT c.relation FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
+              SELECT c.relation FROM _snowflake_convert.copies(what) AS c UNION ALL SELECT unnest(what.relations))
     LOOP
         RAISE NOTICE 'table % has copies too, and no foreign key reaches it from here: '
             'name it, if it belongs to this conversion', _snowflake.name(left_over);
     END LOOP;
-END
-$$;
+END $$;
 
-CREATE FUNCTION snowflake_convert_undo(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    OUT step bigint, OUT statement text)
-    RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
+CREATE FUNCTION snowflake_convert_undo(relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    OUT step bigint, OUT statement text) RETURNS SETOF record LANGUAGE sql STABLE PARALLEL UNSAFE
 BEGIN ATOMIC
     SELECT _snowflake_convert.hold();
     SELECT u.* FROM _snowflake_convert.snowflake_convert_undo(relations, schemas) AS u;
@@ -981,9 +882,7 @@ COMMENT ON FUNCTION snowflake_convert_undo(regclass[], regnamespace[]) IS
     'the statements that remove what snowflake_convert_steps() has added, until the swap; '
     'a client runs each in a transaction of its own, as with "gexec" in psql';
 
-CREATE PROCEDURE _snowflake_convert.snowflake_convert_backfill(relation regclass, batch interval)
-    LANGUAGE plpgsql
-AS $$
+CREATE PROCEDURE _snowflake_convert.snowflake_convert_backfill(relation regclass, batch interval) LANGUAGE plpgsql AS $$
 DECLARE
     it pg_catalog.record;
     name pg_catalog.text;
@@ -1063,8 +962,7 @@ BEGIN
             UPDATE _snowflake_convert.conversions AS p
                 SET pages_done = least(page, size.pages), pages = size.pages, rows_done = p.rows_done + updated_rows,
                     rows_per_second = rate, updated = clock_timestamp()
-                FROM (SELECT pages) AS size (pages)
-                WHERE p.relation = snowflake_convert_backfill.relation;
+                FROM (SELECT pages) AS size (pages) WHERE p.relation = snowflake_convert_backfill.relation;
             -- As many pages as take the time of a batch, give or take.
             width := greatest(1, least(width * 2, (width * extract(epoch FROM batch) / took)::bigint, 65536));
             IF clock_timestamp() > told + interval '10 seconds' THEN
@@ -1113,8 +1011,7 @@ BEGIN
     END LOOP;
     UPDATE _snowflake_convert.conversions AS p SET filled = it.copies, updated = clock_timestamp()
         WHERE p.relation = snowflake_convert_backfill.relation;
-END
-$$;
+END $$;
 
 CREATE PROCEDURE snowflake_convert_backfill(relation regclass, batch interval DEFAULT '200 ms')
     LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';

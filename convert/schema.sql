@@ -12,7 +12,7 @@
 -- 3. This script runs as a superuser, even if the owner of the database, who is none, makes
 --    the extension. That owner may drop snowflake_id at any moment, and make a schema of the
 --    same name; not every minor release of PostgreSQL keeps a required extension until this one
---    is made. So the script first locks a table of snowflake_id, as src/guard.rs does, which
+--    is made. So the script first locks a table of snowflake_id, as src/postgres/own_tables.rs does, which
 --    keeps snowflake_id here until the transaction ends, and looks at what it has locked. It
 --    calls nothing of schema _snowflake before.
 SET LOCAL search_path = pg_catalog, pg_temp;
@@ -21,8 +21,7 @@ DECLARE
     it record;
 BEGIN
     LOCK TABLE _snowflake.state IN ACCESS SHARE MODE;
-    SELECT e.extnamespace AS namespace, e.extversion AS version INTO it
-    FROM pg_locks AS l
+    SELECT e.extnamespace AS namespace, e.extversion AS version INTO it FROM pg_locks AS l
     JOIN pg_class AS c ON c.oid = l.relation AND c.relname = 'state'
     JOIN pg_roles AS o ON o.oid = c.relowner AND o.rolsuper
     JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = '_snowflake' AND n.nspowner = c.relowner
@@ -39,8 +38,7 @@ BEGIN
         RAISE EXCEPTION 'extension snowflake_id has another version: %', it.version
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'ALTER EXTENSION snowflake_id UPDATE';
     END IF;
-END
-$$;
+END $$;
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- The command fails if a schema of this name is there: it would be somebody else's.
@@ -49,7 +47,6 @@ COMMENT ON SCHEMA _snowflake_convert IS
     'internal: the table and the functions of extension snowflake_id_convert';
 
 -- As _snowflake.hold(), for the functions of this extension.
-CREATE FUNCTION _snowflake_convert.hold() RETURNS void
-    LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_hold';
+CREATE FUNCTION _snowflake_convert.hold() RETURNS void LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'snowflake_internal_hold';
 COMMENT ON FUNCTION _snowflake_convert.hold() IS
     'internal: keeps the extension from being dropped until the transaction ends, or fails if its schema is another one';

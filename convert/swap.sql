@@ -8,16 +8,13 @@
 
 -- The statements that put the copies in the places of the columns. What is made of copies is not
 -- made again.
-CREATE FUNCTION _snowflake_convert.swap_plan(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
-AS $$
+CREATE FUNCTION _snowflake_convert.swap_plan(what _snowflake_convert.request) RETURNS SETOF text LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
 DECLARE
     copies constant _snowflake_convert.copied_column[] := ARRAY(
         SELECT ROW (c.root, c.relation, c.kind, _snowflake.name(c.relation), c.name, c.number, c.is_key,
             c.copy, c.copy_number)::_snowflake_convert.copied_column
-        FROM _snowflake_convert.copies(relations, are_named) AS c);
+        FROM _snowflake_convert.copies(what) AS c);
     tables oid[];
     numbers smallint[];
     objects _snowflake_convert.object[];
@@ -39,10 +36,8 @@ BEGIN
     RETURN QUERY
         WITH RECURSIVE locked (id) AS (
             SELECT unnest(tables)
-            UNION
-            SELECT k.conrelid FROM pg_constraint AS k WHERE k.contype = 'f' AND k.confrelid = ANY (tables)
-            UNION
-            SELECT k.confrelid FROM unnest(tables, numbers) AS u (id, number)
+            UNION SELECT k.conrelid FROM pg_constraint AS k WHERE k.contype = 'f' AND k.confrelid = ANY (tables)
+            UNION SELECT k.confrelid FROM unnest(tables, numbers) AS u (id, number)
             JOIN pg_constraint AS k ON k.contype = 'f' AND k.conrelid = u.id AND u.number = ANY (k.conkey)
             UNION
             -- What is made again may belong to other tables.
@@ -57,8 +52,7 @@ BEGIN
             JOIN pg_inherits AS h ON h.inhparent = l.id),
         referred (id, by) AS (
             SELECT k.confrelid, l.id FROM locked AS l JOIN pg_constraint AS k ON k.conrelid = l.id AND k.contype = 'f'
-            UNION
-            SELECT k.confrelid, r.by FROM referred AS r JOIN pg_constraint AS k ON k.conrelid = r.id AND k.contype = 'f'),
+            UNION SELECT k.confrelid, r.by FROM referred AS r JOIN pg_constraint AS k ON k.conrelid = r.id AND k.contype = 'f'),
         depths (id, depth) AS (SELECT r.by, count(*) FROM referred AS r GROUP BY r.by)
         SELECT format('LOCK TABLE %s%s IN ACCESS EXCLUSIVE MODE', CASE t.kind WHEN 'p' THEN 'ONLY ' ELSE '' END, t.name)
         FROM (SELECT _snowflake.name(l.id), _snowflake.name(w.id), c.relkind, coalesce(d.depth, 0),
@@ -102,14 +96,12 @@ BEGIN
             WHERE EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))),
         owned AS (
-            SELECT o.oid AS id, _snowflake.name(o.oid) AS name, c.table_name, c.name AS column_name
-            FROM columns AS c
+            SELECT o.oid AS id, _snowflake.name(o.oid) AS name, c.table_name, c.name AS column_name FROM columns AS c
             JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
                 AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
             JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'),
         statistics AS (
-            SELECT x.oid, n.nspname, x.stxname, x.stxowner, x.stxstattarget
-            FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
+            SELECT x.oid, n.nspname, x.stxname, x.stxowner, x.stxstattarget FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
             WHERE EXISTS (SELECT FROM columns AS c JOIN pg_depend AS d ON d.refobjsubid = c.number
                 WHERE c.relation = x.stxrelid AND d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = x.stxrelid)),
@@ -117,18 +109,14 @@ BEGIN
             SELECT 1, k.table_name, format('ALTER TABLE %s %s', k.table_name,
                 string_agg(format('DROP CONSTRAINT %I', k.conname), ', ' ORDER BY k.conname))
             FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0 GROUP BY k.table_name
-            UNION ALL
-            SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name)
+            UNION ALL SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name)
             FROM sources AS s WHERE s.relation = s.root
-            UNION ALL
-            SELECT 3, o.name, format('ALTER SEQUENCE %s OWNED BY NONE', o.name) FROM owned AS o
-            UNION ALL
-            SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name,
+            UNION ALL SELECT 3, o.name, format('ALTER SEQUENCE %s OWNED BY NONE', o.name) FROM owned AS o
+            UNION ALL SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name,
                 (SELECT string_agg(format('DROP COLUMN %I', c.name), ', ' ORDER BY c.number)
                  FROM columns AS c WHERE c.relation = s.relation))
             FROM sources AS s WHERE s.relation = s.root
-            UNION ALL
-            SELECT 5, c.table_name, format('ALTER TABLE %s RENAME COLUMN %I TO %I', c.table_name, c.copy, c.name)
+            UNION ALL SELECT 5, c.table_name, format('ALTER TABLE %s RENAME COLUMN %I TO %I', c.table_name, c.copy, c.name)
             FROM columns AS c WHERE c.relation = c.root
             UNION ALL
             -- A validated constraint says that there is no null: PostgreSQL does not look again.
@@ -138,17 +126,13 @@ BEGIN
                 ELSE format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', c.table_name, c.name) END
             FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
             JOIN pg_class AS t ON t.oid = c.relation
-            LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number]
-            WHERE c.relation = c.root
+            LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number] WHERE c.relation = c.root
             UNION ALL
             -- Then nothing needs the constraint. A statement for each table: it takes longer to begin one than to run it.
-            SELECT 8, u.table_name, format('ALTER TABLE %s %s', u.table_name, string_agg(u.text, ', ' ORDER BY u.text DESC))
-            FROM (
+            SELECT 8, u.table_name, format('ALTER TABLE %s %s', u.table_name, string_agg(u.text, ', ' ORDER BY u.text DESC)) FROM (
                 SELECT c.table_name, format('DROP CONSTRAINT %I', '~' || c.copy)
-                FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
-                WHERE c.relation = c.root
-                UNION ALL
-                SELECT k.table_name, format('ADD CONSTRAINT %I %s USING INDEX %I%s', k.conname,
+                FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull WHERE c.relation = c.root
+                UNION ALL SELECT k.table_name, format('ADD CONSTRAINT %I %s USING INDEX %I%s', k.conname,
                     CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, k.conname,
                     CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END)
                 FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid
@@ -169,10 +153,8 @@ BEGIN
             JOIN pg_attribute AS a ON a.attrelid = i.indexrelid
             JOIN pg_attribute AS y ON y.attrelid = x.oid AND y.attnum = a.attnum AND y.attname <> a.attname
             WHERE NOT EXISTS (SELECT FROM pg_attribute AS o WHERE o.attrelid = x.oid AND o.attname = a.attname)
-            UNION ALL
-            SELECT 9, i.relname, pg_get_indexdef(i.indexrelid) FROM indexes AS i WHERE i.kind <> 'r' AND NOT i.is_constraint
-            UNION ALL
-            SELECT 10, p.name || i.name, format('ALTER INDEX %s ATTACH PARTITION %s', p.name, i.name)
+            UNION ALL SELECT 9, i.relname, pg_get_indexdef(i.indexrelid) FROM indexes AS i WHERE i.kind <> 'r' AND NOT i.is_constraint
+            UNION ALL SELECT 10, p.name || i.name, format('ALTER INDEX %s ATTACH PARTITION %s', p.name, i.name)
             FROM indexes AS i JOIN pg_inherits AS h ON h.inhrelid = i.indexrelid JOIN indexes AS p ON p.indexrelid = h.inhparent
             UNION ALL
             -- For partitions to come.
@@ -183,54 +165,39 @@ BEGIN
             -- it over. One that refers to a partitioned table is validated after the swap.
             SELECT 11, k.table_name, format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', k.table_name, k.copy, k.conname)
             FROM constraints AS k WHERE k.contype = 'f' AND k.kind = 'r' AND k.referred_kind = 'r'
-            UNION ALL
-            SELECT 12, k.table_name, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', k.table_name, k.conname, pg_get_constraintdef(k.oid),
+            UNION ALL SELECT 12, k.table_name, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', k.table_name, k.conname, pg_get_constraintdef(k.oid),
                 CASE WHEN k.kind = 'r' AND k.convalidated THEN ' NOT VALID' ELSE '' END)
             FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0 AND 'p' IN (k.kind, k.referred_kind)
-            UNION ALL
-            SELECT 13, k.table_name, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', k.table_name, k.conname, pg_get_constraintdef(k.oid),
+            UNION ALL SELECT 13, k.table_name, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', k.table_name, k.conname, pg_get_constraintdef(k.oid),
                 CASE WHEN k.convalidated THEN ' NOT VALID' ELSE '' END)
             FROM constraints AS k WHERE k.contype = 'c' AND k.coninhcount = 0
-            UNION ALL
-            SELECT 14, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT %s',
+            UNION ALL SELECT 14, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT %s',
                 c.table_name, c.name, pg_get_expr(e.adbin, e.adrelid))
-            FROM columns AS c JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
-            WHERE NOT (set_default AND c.is_key)
-            UNION ALL
-            SELECT 15, o.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', o.name,
-                CASE WHEN set_default THEN '' ELSE ' AS bigint' END, o.table_name, o.column_name)
+            FROM columns AS c JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number WHERE NOT (what.set_default AND c.is_key)
+            UNION ALL SELECT 15, o.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', o.name,
+                CASE WHEN what.set_default THEN '' ELSE ' AS bigint' END, o.table_name, o.column_name)
             FROM owned AS o
             UNION ALL
             -- Others that defaults draw from.
-            SELECT DISTINCT 15, q.name, format('ALTER SEQUENCE %s AS bigint', q.name)
-            FROM columns AS c
+            SELECT DISTINCT 15, q.name, format('ALTER SEQUENCE %s AS bigint', q.name) FROM columns AS c
             JOIN _snowflake.defaults AS d ON d.relation = c.relation AND d.number = c.number
             JOIN pg_sequence AS o ON o.seqrelid = d.sequence AND o.seqtypid <> 'bigint'::regtype
-            CROSS JOIN _snowflake.name(o.seqrelid) AS q (name)
-            WHERE NOT set_default AND o.seqrelid NOT IN (SELECT w.id FROM owned AS w)
-            UNION ALL
-            SELECT 16, s.table_name, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', s.table_name, i.relname)
+            CROSS JOIN _snowflake.name(o.seqrelid) AS q (name) WHERE NOT what.set_default AND o.seqrelid NOT IN (SELECT w.id FROM owned AS w)
+            UNION ALL SELECT 16, s.table_name, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', s.table_name, i.relname)
             FROM sources AS s JOIN indexes AS i ON i.indrelid = s.relation AND i.indisreplident
-            UNION ALL
-            SELECT 16, s.table_name, format('ALTER TABLE %s CLUSTER ON %I', s.table_name, i.relname)
+            UNION ALL SELECT 16, s.table_name, format('ALTER TABLE %s CLUSTER ON %I', s.table_name, i.relname)
             FROM sources AS s JOIN indexes AS i ON i.indrelid = s.relation AND i.indisclustered
-            UNION ALL
-            SELECT 17, x.stxname, pg_get_statisticsobjdef(x.oid) FROM statistics AS x
-            UNION ALL
-            SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I OWNER TO %I', x.nspname, x.stxname, pg_get_userbyid(x.stxowner))
+            UNION ALL SELECT 17, x.stxname, pg_get_statisticsobjdef(x.oid) FROM statistics AS x
+            UNION ALL SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I OWNER TO %I', x.nspname, x.stxname, pg_get_userbyid(x.stxowner))
             FROM statistics AS x WHERE x.stxowner <> quote_ident(current_user)::regrole
-            UNION ALL
-            SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I SET STATISTICS %s', x.nspname, x.stxname, x.stxstattarget)
+            UNION ALL SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I SET STATISTICS %s', x.nspname, x.stxname, x.stxstattarget)
             FROM statistics AS x WHERE x.stxstattarget >= 0
-            UNION ALL
-            SELECT 18, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', x.nspname, x.stxname)
+            UNION ALL SELECT 18, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', x.nspname, x.stxname)
                 || quote_literal(obj_description(x.oid, 'pg_statistic_ext'))
             FROM statistics AS x
-            UNION ALL
-            SELECT 19, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET STATISTICS %s', c.table_name, c.name, a.attstattarget)
+            UNION ALL SELECT 19, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET STATISTICS %s', c.table_name, c.name, a.attstattarget)
             FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number WHERE a.attstattarget >= 0
-            UNION ALL
-            SELECT 19, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET (%s)', c.table_name, c.name, o)
+            UNION ALL SELECT 19, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET (%s)', c.table_name, c.name, o)
             FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
             CROSS JOIN unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%'
             UNION ALL
@@ -240,13 +207,10 @@ BEGIN
                 CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END)
             FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.copy_number
             CROSS JOIN aclexplode(a.attacl) AS e
-            UNION ALL
-            SELECT 21, c.table_name, g.statement
-            FROM columns AS c JOIN pg_class AS t ON t.oid = c.relation
+            UNION ALL SELECT 21, c.table_name, g.statement FROM columns AS c JOIN pg_class AS t ON t.oid = c.relation
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attacl IS NOT NULL
             CROSS JOIN _snowflake_convert.grants(a.attacl, t.relowner, 'c', 'TABLE ' || c.table_name, c.name) AS g (statement)
-            UNION ALL
-            SELECT 22, i.relname, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s',
+            UNION ALL SELECT 22, i.relname, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s',
                 i.nspname, i.relname, a.attnum, a.attstattarget)
             FROM indexes AS i JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND a.attstattarget >= 0
             UNION ALL
@@ -254,51 +218,43 @@ BEGIN
             SELECT 22, c.table_name, format('COMMENT ON COLUMN %s.%I IS ', c.table_name, c.name)
                 || coalesce(quote_literal(col_description(c.relation, c.number)), CASE WHEN c.relation = c.root THEN 'NULL' END)
             FROM columns AS c
-            UNION ALL
-            SELECT 22, c.table_name, format('SECURITY LABEL FOR %I ON COLUMN %s.%I IS %L', l.provider, c.table_name, c.name, l.label)
+            UNION ALL SELECT 22, c.table_name, format('SECURITY LABEL FOR %I ON COLUMN %s.%I IS %L', l.provider, c.table_name, c.name, l.label)
             FROM columns AS c JOIN pg_seclabel AS l ON l.classoid = 'pg_class'::regclass AND l.objoid = c.relation AND l.objsubid = c.number
-            UNION ALL
-            SELECT 22, k.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', k.conname, k.table_name)
+            UNION ALL SELECT 22, k.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', k.conname, k.table_name)
                 || quote_literal(obj_description(k.oid, 'pg_constraint'))
             FROM constraints AS k
-            UNION ALL
-            SELECT 22, c.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', n.conname, c.table_name)
+            UNION ALL SELECT 22, c.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', n.conname, c.table_name)
                 || quote_literal(obj_description(n.oid, 'pg_constraint'))
             FROM columns AS c JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number]
             WHERE c.relation = c.root
-            UNION ALL
-            SELECT 22, i.relname, format('COMMENT ON INDEX %I.%I IS ', i.nspname, i.relname)
+            UNION ALL SELECT 22, i.relname, format('COMMENT ON INDEX %I.%I IS ', i.nspname, i.relname)
                 || quote_literal(obj_description(i.indexrelid, 'pg_class'))
             FROM indexes AS i)
         SELECT s.text FROM steps AS s WHERE s.text IS NOT NULL ORDER BY s.phase, s.place, s.text;
     RETURN QUERY
-        SELECT s.statement
-        FROM unnest(objects) WITH ORDINALITY AS d
+        SELECT s.statement FROM unnest(objects) WITH ORDINALITY AS d
         CROSS JOIN unnest(d.statements) WITH ORDINALITY AS s (statement, place)
         ORDER BY d.ordinality, s.place;
     RETURN QUERY
-        SELECT 'DROP FUNCTION ' || string_agg(f.name || '()', ', ' ORDER BY f.name)
-        FROM (SELECT DISTINCT c.root FROM unnest(copies) AS c) AS c (relation)
+        SELECT 'DROP FUNCTION ' || string_agg(f.name || '()', ', ' ORDER BY f.name) FROM (SELECT DISTINCT c.root FROM unnest(copies) AS c) AS c (relation)
         CROSS JOIN _snowflake_convert.copy_function(c.relation) AS f (name) HAVING count(*) > 0;
     -- _snowflake_convert.online_obstacles() has made sure of what snowflake_set_default()
     -- would look at, so that nobody waits for that.
-    IF set_default THEN
+    IF what.set_default THEN
         RETURN QUERY
             SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name,
-                CASE WHEN generator <> _snowflake.default_generator()
-                    THEN format('%s(%L::regclass)', _snowflake.issuer(false)::regproc, _snowflake.name(generator))
+                CASE WHEN what.generator <> _snowflake.default_generator()
+                    THEN format('%s(%L::regclass)', _snowflake.issuer(false)::regproc, _snowflake.name(what.generator))
                     ELSE _snowflake.issuer(true)::text END)
             FROM unnest(copies) AS c WHERE c.is_key AND c.relation = c.root ORDER BY 1;
     END IF;
-END
-$$;
+END $$;
 
 -- Hashes of the catalogs that a plan is made of. Each row version of a catalog has a place and
 -- a transaction, so two results that are the same mean that nothing has changed: reading them
 -- takes a tenth of the time of a plan.
 CREATE FUNCTION _snowflake_convert.catalog_state() RETURNS bigint[]
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     catalog name;
     state bigint;
@@ -312,8 +268,7 @@ BEGIN
         states := states || state;
     END LOOP;
     RETURN states;
-END
-$$;
+END $$;
 
 -- The indexes and constraints of tables, without the copies. Without casts, since an expression
 -- may have another one on a bigint; and whether a constraint is valid is left out, since those
@@ -321,18 +276,13 @@ $$;
 -- returns, since a procedure and a function with settings of its own both call it.
 CREATE FUNCTION _snowflake_convert.swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
-AS $$
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
     WITH copied (relation, number) AS (SELECT * FROM unnest(owners, copies))
-    SELECT array_agg(n.text ORDER BY n.text)
-    FROM (
+    SELECT array_agg(n.text ORDER BY n.text) FROM (
         SELECT concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid, c.reltablespace)
-        FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-        WHERE i.indrelid = ANY (tables) AND NOT EXISTS (SELECT FROM copied AS o
+        FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = ANY (tables) AND NOT EXISTS (SELECT FROM copied AS o
             WHERE o.relation = i.indrelid AND o.number = ANY (_snowflake_convert.index_columns(i.indexrelid)))
-        UNION ALL
-        SELECT format('%s %I %s', _snowflake.name(k.conrelid), k.conname, pg_get_constraintdef(k.oid))
-        FROM pg_constraint AS k
+        UNION ALL SELECT format('%s %I %s', _snowflake.name(k.conrelid), k.conname, pg_get_constraintdef(k.oid)) FROM pg_constraint AS k
         WHERE (k.conrelid = ANY (tables) OR k.confrelid = ANY (tables)) AND k.contype IN ('p', 'u', 'f', 'c', 'x')
           AND (k.contype <> 'f' OR k.conparentid = 0) AND NOT EXISTS (SELECT FROM copied AS o
             WHERE o.relation = k.conrelid AND o.number = ANY (k.conkey)
@@ -344,11 +294,9 @@ $$;
 -- compares indexes and constraints with those before. Runs under the locks that
 -- snowflake_convert_run() has got: what can be known before is given.
 CREATE FUNCTION _snowflake_convert.swap(
-    relations regclass[], are_named boolean, generator regclass, set_default boolean,
-    steps text[], done integer, state bigint[], owners oid[], copies smallint[], before text[]) RETURNS void
+    what _snowflake_convert.request, steps text[], done integer, state bigint[], owners oid[], copies smallint[], before text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
-    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
-AS $$
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
 DECLARE
     locked constant timestamptz := clock_timestamp();
     changed constant oid[] := ARRAY(SELECT DISTINCT unnest(owners));
@@ -358,7 +306,7 @@ DECLARE
 BEGIN
     -- The plan is made again only if anybody has changed anything since.
     IF _snowflake_convert.catalog_state() IS DISTINCT FROM state THEN
-        IF ARRAY(SELECT s FROM _snowflake_convert.swap_plan(relations, are_named, generator, set_default) AS s) <> steps THEN
+        IF ARRAY(SELECT s FROM _snowflake_convert.swap_plan(what) AS s) <> steps THEN
             RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
                 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
         END IF;
@@ -375,7 +323,7 @@ BEGIN
     -- The schema that the defaults name could have been renamed after they were written.
     IF EXISTS (
         SELECT FROM _snowflake.defaults AS d JOIN pg_proc AS p ON p.oid = d.function AND p.proname = 'snowflake_nextval'
-        WHERE set_default AND d.relation = ANY (changed) AND p.oid NOT IN (_snowflake.issuer(true), _snowflake.issuer(false)))
+        WHERE what.set_default AND d.relation = ANY (changed) AND p.oid NOT IN (_snowflake.issuer(true), _snowflake.issuer(false)))
     THEN
         RAISE EXCEPTION 'could not swap columns: the schema of extension snowflake_id was renamed meanwhile'
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
@@ -385,8 +333,7 @@ BEGIN
             coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
         FROM (SELECT c, NULL::name FROM unnest(changed) AS c
               UNION SELECT v.* FROM unnest(valid_of, valid) AS v) AS t (id, name)
-        LEFT JOIN pg_constraint AS k ON k.conrelid = t.id AND k.conname = t.name AND NOT k.convalidated
-        WHERE t.name IS NULL OR k.oid IS NOT NULL
+        LEFT JOIN pg_constraint AS k ON k.conrelid = t.id AND k.conname = t.name AND NOT k.convalidated WHERE t.name IS NULL OR k.oid IS NOT NULL
         GROUP BY t.id
         ON CONFLICT ON CONSTRAINT conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL,
             updated = clock_timestamp(), ended = NULL;
@@ -400,26 +347,22 @@ BEGIN
     END IF;
     RAISE NOTICE 'columns were swapped; all tables were locked for % ms, after % ms in which they were locked one by one',
         round(extract(epoch FROM clock_timestamp() - locked) * 1000), round(extract(epoch FROM locked - now()) * 1000);
-END
-$$;
+END $$;
 
 CREATE PROCEDURE _snowflake_convert.snowflake_convert_swap(
-    relations regclass[], schemas regnamespace[],
-    generator regclass, set_default boolean, tries integer)
-    LANGUAGE plpgsql
-AS $$
+    relations regclass[], schemas regnamespace[], generator regclass, set_default boolean, tries integer, also pg_catalog.text[]) LANGUAGE plpgsql AS $$
 DECLARE
-    wanted pg_catalog.regclass[];
+    what _snowflake_convert.request;
+    part _snowflake_convert.request;    -- what one transaction swaps
     waiting pg_catalog.text[];     -- of each transaction that is left, the groups of tables and objects
     late pg_catalog.text[] := '{}';     -- those of them that were alone, and could not be locked
     groups pg_catalog.text[];
     lockers pg_catalog.text;
     most integer;
-    tables pg_catalog.regclass[];
     owners pg_catalog.oid[];       -- of each copy, the table
     copies smallint[];  -- and the number of the column
     is_analyzed boolean := false;
-    are_named constant boolean := relations IS NOT NULL;
+    nodes bigint[];     -- its tables and objects
     steps pg_catalog.text[];
     locks pg_catalog.text[];       -- the first of them
     swap pg_catalog.text;
@@ -430,10 +373,9 @@ BEGIN
     LOOP
         PERFORM _snowflake.fix_settings();
         PERFORM _snowflake_convert.need_read_committed();
-        wanted := _snowflake_convert.tables(relations, schemas);
-        PERFORM _snowflake_convert.check_obstacles(wanted, are_named, generator, set_default);
-        SELECT s.statement INTO left_over
-        FROM _snowflake_convert.steps(relations, schemas, generator, set_default) AS s ORDER BY s.step LIMIT 1;
+        what := _snowflake_convert.request(relations, schemas, also, generator, set_default);
+        PERFORM _snowflake_convert.check_obstacles(what, false);
+        SELECT s.statement INTO left_over FROM _snowflake_convert.steps(what, schemas) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
             RAISE EXCEPTION 'cannot swap columns yet, or no longer'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -443,13 +385,13 @@ BEGIN
         EXIT WHEN is_analyzed;
         -- The statistics of the copies stay when they are renamed.
         is_analyzed := true;
-        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake_convert.copies(wanted, are_named) AS c LOOP
+        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake_convert.copies(what) AS c LOOP
             EXECUTE format('ANALYZE %s', to_analyze);
         END LOOP;
         COMMIT;
     END LOOP;
     waiting := ARRAY(SELECT s.groups::text FROM _snowflake_convert.lock_room() AS r
-        CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(wanted, are_named, generator, set_default, NULL, NULL, true), r.locks) AS s);
+        CROSS JOIN _snowflake_convert.swaps(_snowflake_convert.work_of(what, NULL, NULL, true), r.locks) AS s);
     LOOP
         PERFORM _snowflake.fix_settings();
         EXIT WHEN cardinality(waiting) = 0;
@@ -457,17 +399,19 @@ BEGIN
         groups := waiting[1];
         waiting := waiting[2:];
         state := _snowflake_convert.catalog_state();
-        tables := ARRAY(SELECT t FROM unnest(wanted) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) IN (SELECT unnest(g::bigint[]) FROM unnest(groups) AS g));
-        steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s);
+        part := what;
+        nodes := ARRAY(SELECT unnest(g::bigint[]) FROM unnest(groups) AS g);
+        part.relations := ARRAY(SELECT t FROM unnest(what.relations) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) = ANY (nodes));
+        part.also := ARRAY(SELECT a FROM unnest(what.also) AS a WHERE _snowflake_convert.node('pg_class'::regclass, a.relation) = ANY (nodes));
+        steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(part) AS s);
         -- The first statements, up to one that is no lock.
         locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
             WHERE s !~ '^LOCK TABLE ' AND s !~ '^ALTER (MATERIALIZED )?VIEW .* OWNER TO ')];
-        SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies
-        FROM _snowflake_convert.copies(tables, are_named) AS c;
+        SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies FROM _snowflake_convert.copies(part) AS c;
         -- Another session has tied them to those of a swap before.
         CONTINUE WHEN owners IS NULL;
-        swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
-            tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies,
+        swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L)',
+            part, steps, cardinality(locks), state, owners, copies,
             _snowflake_convert.swap_result(owners, owners, copies));
         -- Tables that cannot be locked keep back only those that they are tied to: their group is swapped alone, and last.
         lockers := CASE WHEN cardinality(groups) > 1 OR cardinality(waiting) > 0 AND NOT late @> (waiting || groups::text) THEN '' END;
@@ -486,13 +430,11 @@ BEGIN
             END IF;
         END IF;
     END LOOP;
-END
-$$;
+END $$;
 
-CREATE PROCEDURE snowflake_convert_swap(
-    relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
-    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000)
+CREATE PROCEDURE snowflake_convert_swap(relations regclass[] DEFAULT NULL, schemas regnamespace[] DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000, also text[] DEFAULT NULL)
     LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
-COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer) IS
+COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace[], regclass, boolean, integer, text[]) IS
     'for snowflake_convert_steps(): puts the copies in the places of the columns, in short transactions; '
     'waits for locks for half a second at most, again and again until it gets them; what it cannot lock, it swaps last';

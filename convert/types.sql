@@ -1,5 +1,13 @@
 -- The sets that the functions of a plan hand to each other, as arrays of these rows.
 
+-- A column that the caller names in `also`: in full, with the key whose values it has; null if he names
+-- none; or a column that has no keys.
+CREATE TYPE _snowflake_convert.also_column AS (given text, relation oid, name name, origin oid, origin_name name, has_keys boolean);
+
+-- What the caller asks for.
+CREATE TYPE _snowflake_convert.request AS (
+    relations regclass[], are_named boolean, also _snowflake_convert.also_column[], generator regclass, set_default boolean);
+
 -- A key, or a column of a foreign key that reaches it, in the topmost table that has it: whether
 -- its type or its values change, and the key that its new values come from.
 CREATE TYPE _snowflake_convert.key_column AS (
@@ -26,6 +34,7 @@ CREATE TYPE _snowflake_convert.copied_column AS (
 CREATE TYPE _snowflake_convert.work AS (
     generator regclass,
     set_default boolean,
+    also _snowflake_convert.also_column[],
     worker_id bigint,       -- of old rows that get IDs; null if they keep their keys
     in_use boolean,         -- the tables stay in use
     columns _snowflake_convert.key_column[],

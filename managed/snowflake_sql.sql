@@ -523,9 +523,7 @@ CREATE FUNCTION snowflake_sql.snowflake_set_default(relation regclass, column_na
 DECLARE
     key name := snowflake_sql.key_column(relation, column_name, true);
     it snowflake_sql.marked := snowflake_sql.need(generator);
-    before record;
-    greatest_value bigint;
-    new_default text := format('%s(%L::regclass)', CASE WHEN self_moving THEN 'snowflake_sql.snowflake_nextval' ELSE 'nextval' END, it.name);
+    before record; greatest_value bigint; new_default text := format('%s(%L::regclass)', CASE WHEN self_moving THEN 'snowflake_sql.snowflake_nextval' ELSE 'nextval' END, it.name);
 BEGIN
     EXECUTE format('LOCK TABLE %s', relation);
     SELECT a.attidentity <> '' AS is_identity, pg_get_expr(d.adbin, d.adrelid) AS expression,
@@ -537,20 +535,22 @@ BEGIN
          WHERE k.contype = 'f' AND k.confrelid = relation AND f.atttypid <> 'bigint'::regtype LIMIT 1) AS narrow
     INTO before FROM pg_attribute AS a LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     WHERE a.attrelid = relation AND a.attname = key;
-    IF before.narrow IS NOT NULL THEN
-        PERFORM snowflake_sql.refuse('42804', format('column %s refers to table %s, and cannot hold IDs', before.narrow, relation), 'First change its type to bigint.');
-    END IF;
+    PERFORM snowflake_sql.refuse('42804', format('column %s refers to table %s, and cannot hold IDs', before.narrow, relation), 'First change its type to bigint.')
+        WHERE before.narrow IS NOT NULL;
     greatest_value := snowflake_sql.check_values(relation, key, generator, 'Start above it: SELECT snowflake_sql.snowflake_advance(%L, %s)');
     IF before.is_identity THEN EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', relation, key); END IF;
     EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', relation, key, new_default);
-    IF drop_sequence AND before.sequence IS NOT NULL THEN
-        EXECUTE format('DROP SEQUENCE %s', before.sequence);
-    END IF;
+    IF drop_sequence AND before.sequence IS NOT NULL THEN EXECUTE format('DROP SEQUENCE %s', before.sequence); END IF;
     RETURN format('%s.%I: ', relation, key) || CASE WHEN before.is_identity THEN 'identity replaced by default ' || new_default
             WHEN before.expression IS NULL THEN 'default set to ' || new_default
             ELSE format('default %s replaced by %s', before.expression, new_default) END
         || coalesce('; greatest value so far ' || greatest_value, '; no values so far')
-        || coalesce('; sequence ' || before.sequence || CASE WHEN drop_sequence THEN ' dropped' ELSE ' kept' END, '');
+        || coalesce('; sequence ' || before.sequence || CASE WHEN drop_sequence THEN ' dropped' ELSE ' kept' END, '')
+        || coalesce((SELECT format('; roles that insert rows need: GRANT USAGE ON SEQUENCE %s TO %s', it.name, string_agg(DISTINCT r.name, ', '))
+            FROM (SELECT coalesce(t.relacl, acldefault('r', t.relowner)) FROM pg_class AS t WHERE t.oid = relation UNION ALL
+                SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = relation) AS l (acl), aclexplode(l.acl) AS e,
+                coalesce(quote_ident((SELECT o.rolname FROM pg_roles AS o WHERE o.oid = e.grantee)), 'PUBLIC') AS r (name)
+            WHERE e.privilege_type = 'INSERT' AND NOT has_sequence_privilege(e.grantee, generator, 'USAGE, UPDATE') HAVING count(*) > 0), '');
 END $$;
 COMMENT ON FUNCTION snowflake_sql.snowflake_set_default(regclass, name, regclass, boolean, boolean) IS
     'makes a generator the default of a bigint column, by default that of the primary key; self_moving: by snowflake_nextval(); returns what was done';

@@ -143,6 +143,9 @@ GROUP BY 1, 2, 3
 $query$, relation, column_name,
         CASE WHEN sample < 100 THEN format('TABLESAMPLE SYSTEM (%s)', sample) ELSE '' END,
         suffix, arguments, greatest_small, latest);
+    message text;
+    detail text;
+    hint text;
 BEGIN
     -- Planning runs functions in the conditions of indexes and of the table, which are its
     -- owner's. A superuser, or another role that may do all that the owner may, reads as the
@@ -157,6 +160,11 @@ BEGIN
     ELSE
         RETURN QUERY EXECUTE query;
     END IF;
+EXCEPTION WHEN OTHERS THEN
+    -- The context would have the whole query.
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RAISE EXCEPTION '%', message USING ERRCODE = SQLSTATE, DETAIL = coalesce(nullif(detail, ''), format('Table %s could not be read.', relation)),
+        HINT = coalesce(nullif(hint, ''), 'Nothing was checked.');
 END
 $$;
 

@@ -43,7 +43,7 @@ CREATE VIEW snowflake_horizon_holders AS
         FROM _snowflake.horizon_held() h
         UNION ALL
         -- Prepared transactions, and generators for which a session had no place: see
-        -- src/tx_holds.rs for what the lock says. Of several locks, the earliest counts.
+        -- src/session/tx_holds.rs for what the lock says. Of several locks, the earliest counts.
         SELECT l.pid, p.gid, g.generator,
             CASE WHEN pg_catalog.has_sequence_privilege(g.generator::pg_catalog.oid, 'SELECT, USAGE')
                 OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')

@@ -146,6 +146,6 @@ $$;
 
 CREATE PROCEDURE snowflake_partition(
     parent regclass, every interval DEFAULT '1 day', ahead integer DEFAULT 7, keep interval DEFAULT NULL, generator regclass DEFAULT NULL)
-    LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_held_procedure';
+    LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_internal_committing_procedure';
 COMMENT ON PROCEDURE snowflake_partition(regclass, interval, integer, interval, regclass) IS
     'makes the partitions of the present and of the periods ahead that are missing, by the time in IDs, and drops those that are wholly older than keep';

@@ -1,15 +1,15 @@
 -- The registry of worker IDs: it leases the worker IDs of pools to servers, so that no
 -- two servers have the same one. crates/core/src/lease/registry.rs decides what is granted;
--- src/registry.rs reads these tables for it, and stores what it says.
+-- src/registry/mod.rs reads these tables for it, and stores what it says.
 --
--- Each request and each call of an administrator locks the registry first, as src/registry.rs says.
+-- Each request and each call of an administrator locks the registry first, as src/registry/mod.rs says.
 --
 -- Rows of _snowflake.leases are never deleted, not even with their pool: a later
 -- pool of the namespace that has the worker ID goes on above what was issued.
 --
 -- Nobody but their owner has a privilege on the tables. The functions run with the rights of
 -- the caller, who needs EXECUTE, and switch to the owner of the tables where they read and
--- change them: src/guard.rs says how. A dump has no rows of these tables: leases that
+-- change them: src/postgres/own_tables.rs says how. A dump has no rows of these tables: leases that
 -- were restored would be those of the past, and the registry would not know. Function
 -- _snowflake.pool_calls() prints the calls that make the pools again.
 --

@@ -414,9 +414,11 @@ DECLARE
     holds boolean;
 BEGIN
     SELECT a.* INTO it FROM pg_attribute AS a WHERE a.attrelid = relation AND a.attname = column_name;
-    -- Conditions of domains are tried one by one, the innermost domain's first: a cast
-    -- would raise an error. A condition that is neither true nor false is no reason to
-    -- refuse. The owner wrote the conditions, so they run as the owner.
+    -- Conditions are tried one by one, those of domains first, the innermost domain's before all: a
+    -- cast would raise an error. Of the table and its descendants, those of this column alone are
+    -- tried. A condition that is neither true nor false is no reason to refuse. The owner wrote the
+    -- conditions, so they run as the owner; but a superuser's do not, if they call what is not
+    -- PostgreSQL's own: another role may own its schema, and rename it at this moment.
     FOR condition IN
         WITH RECURSIVE domains AS (
             SELECT t.oid, t.typbasetype, 0 AS depth FROM pg_type AS t
@@ -424,18 +426,34 @@ BEGIN
             UNION ALL
             SELECT t.oid, t.typbasetype, d.depth + 1
             FROM domains AS d JOIN pg_type AS t ON t.oid = d.typbasetype AND t.typtype = 'd')
-        SELECT pg_get_expr(k.conbin, 0) AS code, format_type(d.typbasetype, NULL) AS type
+        SELECT k.oid, relation AS member, pg_get_expr(k.conbin, 0) AS code, format_type(d.typbasetype, NULL) AS type, 'value'::name AS name,
+            d.depth, k.conname,
+            format('column "%s" of table %s is of domain %s, which refuses IDs',
+                column_name, table_name, format_type(it.atttypid, it.atttypmod)) AS refuses
         FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
-        ORDER BY d.depth DESC, k.conname
+        UNION ALL
+        SELECT k.oid, f.member, pg_get_expr(k.conbin, k.conrelid), format_type(it.atttypid, it.atttypmod), column_name, -1, k.conname,
+            format('constraint %I of table %s refuses IDs', k.conname, _snowflake.name(f.member))
+        FROM _snowflake.inheritance(relation, column_name) AS f
+        JOIN pg_constraint AS k ON k.conrelid = f.member AND k.contype = 'c' AND k.conkey = ARRAY[f.number]
+        WHERE pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED' AND (f.member = relation OR k.conislocal)
+        ORDER BY depth DESC, conname
     LOOP
-        holds := _snowflake.read_as_owner(relation, format(
-            'SELECT (%s) IS NOT FALSE FROM (SELECT %L::%s AS value) AS row', condition.code, next_id, condition.type));
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pg_class AS c JOIN pg_roles AS r ON r.oid = c.relowner AND r.rolsuper
+            JOIN pg_depend AS d ON d.classid = 'pg_constraint'::regclass AND d.objid = condition.oid
+            WHERE c.oid = condition.member AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass));
+        BEGIN
+            holds := _snowflake.read_as_owner(condition.member, format(
+                'SELECT (%s) IS NOT FALSE FROM (SELECT %L::%s AS %I) AS row', condition.code, next_id, condition.type, condition.name));
+        EXCEPTION WHEN numeric_value_out_of_range THEN
+            holds := false;
+        END;
         IF NOT holds THEN
-            RAISE EXCEPTION 'column "%" of table % is of domain %, which refuses IDs',
-                column_name, table_name, format_type(it.atttypid, it.atttypmod)
+            RAISE EXCEPTION '%: %', condition.refuses, condition.code
                 USING ERRCODE = 'check_violation',
-                DETAIL = format('ID %s of generator %s violates a constraint of the domain.', next_id, generator_name),
-                HINT = 'Change the constraint, or the column''s type to bigint.';
+                DETAIL = format('It does not hold for ID %s of generator %s.', next_id, generator_name),
+                HINT = 'Change or drop the constraint first, or the type of the column.';
         END IF;
     END LOOP;
 
@@ -463,6 +481,39 @@ BEGIN
         END IF;
     END IF;
 END
+$$;
+
+-- What refuses an ID, as plain comparisons with numbers and casts of the column show: a CHECK constraint, an index, a generated
+-- column. Their texts are read, and nothing is run. PostgreSQL writes an operator of others with its schema, and casts a domain.
+-- Not certain is a cast beside other things.
+CREATE FUNCTION _snowflake.refusals(relation regclass, column_name name, id bigint, OUT note text, OUT is_certain boolean) RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format(CASE WHEN c.is_certain THEN '%s of table %s refuses IDs: %s'
+        ELSE '%s of table %s has a cast to a narrower type, and INSERT fails if it casts IDs: %s' END, e.described, _snowflake.name(relation), e.text), c.is_certain
+    FROM (
+        SELECT 'c', format('constraint %I', k.conname), pg_get_expr(k.conbin, k.conrelid)
+        FROM pg_constraint AS k
+        WHERE k.conrelid = relation AND k.contype = 'c' AND pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED'
+        UNION ALL
+        SELECT CASE WHEN i.indpred IS NULL THEN 'x' END, format('index %I', c.relname), u.text
+        FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+        CROSS JOIN LATERAL (
+            SELECT pg_get_indexdef(i.indexrelid, p.place, false) FROM generate_series(1, i.indnatts::integer) AS p (place) WHERE i.indkey[p.place - 1] = 0
+            UNION ALL
+            SELECT pg_get_expr(i.indpred, i.indrelid)) AS u (text)
+        WHERE i.indrelid = relation
+        UNION ALL
+        SELECT 'x', format('generated column %I', a.attname), pg_get_expr(d.adbin, d.adrelid)
+        FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum AND a.attgenerated <> ''
+        WHERE d.adrelid = relation) AS e (kind, described, text)
+    CROSS JOIN LATERAL (SELECT regexp_replace(regexp_replace(e.text, '[()]', '', 'g'), '''(-?[0-9]+)''::(bigint|integer|smallint)', '\1', 'g')) AS p (text)
+    CROSS JOIN LATERAL (SELECT CASE WHEN e.kind = 'c'
+        THEN p.text ~ '^(("[^"()]*"|\w+) [<>=]{1,2} -?[0-9]+( AND |$))+$' AND EXISTS (
+            SELECT FROM regexp_matches(p.text, '("[^"()]*"|\w+) (<|<=|=) (-?[0-9]+)( AND |$)', 'g') AS t (parts)
+            WHERE t.parts[1] = quote_ident(column_name) AND t.parts[3]::numeric < id::numeric + CASE t.parts[2] WHEN '<' THEN 1 ELSE 0 END)
+        ELSE e.kind IS NOT NULL AND p.text ~ '::(integer|smallint)$' AND starts_with(p.text, quote_ident(column_name) || '::') AND p.text !~ '[ ,]' END) AS c (is_certain)
+    WHERE c.is_certain OR e.kind IS DISTINCT FROM 'c' AND strpos(p.text, quote_ident(column_name) || '::') > 0 AND p.text ~ '::(integer|smallint)'
 $$;
 
 -- The roles that may insert rows, or values of some columns, and may not take IDs: their names, or PUBLIC.
@@ -505,6 +556,7 @@ DECLARE
     unused regclass[] := '{}'; -- sequences to drop
     fates text[] := '{}';      -- what becomes of all sequences
     greatest_value bigint;
+    refused text;              -- the first thing of the table that refuses IDs
     distribution jsonb;        -- null unless Citus knows the table
     is_rebuilt boolean := false;
 BEGIN
@@ -600,6 +652,13 @@ BEGIN
             WHEN drop_sequence THEN 'dropped'
             ELSE 'kept' END);
     END LOOP;
+    fates := fates || ARRAY(
+        SELECT format('sequence %s kept, from which other tables draw too: %s', _snowflake.name(u.sequence),
+            string_agg(DISTINCT _snowflake.name(o.relation), ', '))
+        FROM _snowflake.defaults AS u JOIN pg_class AS c ON c.oid = u.sequence AND c.relkind = 'S'
+        JOIN _snowflake.defaults AS o ON o.sequence = u.sequence AND o.relation NOT IN (SELECT f.member FROM _snowflake.inheritance(u.relation, key) AS f)
+        WHERE u.relation = snowflake_set_default.relation AND u.number = first.number AND _snowflake.label(u.sequence) IS NULL
+        GROUP BY u.sequence);
     IF drop_sequence AND fates = '{}' THEN
         fates := ARRAY['no sequence is owned by the column'];
     END IF;
@@ -623,6 +682,12 @@ BEGIN
         PERFORM _snowflake.check_references(relation, key, ids.source, ids.bits);
         greatest_value := _snowflake.check_values(relation, key, ids.source);
         PERFORM _snowflake.check_takes(relation, key, ids.source);
+        refused := (SELECT r.note FROM _snowflake.refusals(relation, key, ids.next_id) AS r WHERE r.is_certain LIMIT 1);
+        IF refused IS NOT NULL THEN
+            RAISE EXCEPTION '%', refused
+                USING ERRCODE = 'check_violation', DETAIL = format('The next ID of generator %s is %s.', source_name, ids.next_id),
+                HINT = 'Change or drop it first: with such a default, each INSERT would fail.';
+        END IF;
         changes := changes || coalesce('greatest value so far ' || greatest_value, 'no values so far');
 
         is_rebuilt := coalesce(distribution->>'column' = key, false);
@@ -666,6 +731,8 @@ BEGIN
             WHERE p.partrelid = relation AND p.partstrat = 'r' AND p.partdefid <> 0 AND p.partnatts = 1 AND p.partattrs[0] = first.number
               AND _snowflake.read_as_owner(relation, format('SELECT %s FROM (SELECT %L::bigint AS %I) AS row',
                   coalesce(pg_get_partition_constraintdef(p.partdefid), 'true'), ids.next_id, key))::boolean
+            UNION ALL
+            SELECT r.note FROM _snowflake.refusals(relation, key, ids.next_id) AS r
             UNION ALL
             SELECT format('roles that insert rows need: GRANT USAGE ON SEQUENCE %s TO %s', source_name, string_agg(w.role, ', ' ORDER BY w.role))
             FROM _snowflake.without_usage(relation, ids.source) AS w (role) HAVING count(*) > 0);

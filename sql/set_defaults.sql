@@ -64,6 +64,44 @@ COMMENT ON FUNCTION _snowflake.keys(regclass) IS
     'that are in its primary key or count, which of them are keys that get IDs, the table to which one refers, '
     'and why it is left alone unless its table is named';
 
+-- Locks tables as ALTER TABLE does. Others queue behind who waits for a lock, and behind each that he has: so it waits for half a
+-- second at most, for all together, gives back what it has got, and tries again after a pause. The table that could not be locked
+-- comes first then. A caller who has set lock_timeout waits for each table by itself, as he says.
+CREATE FUNCTION _snowflake.lock_tables(tables regclass[]) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = 0
+AS $$
+DECLARE
+    tried integer := 0;
+    deadline timestamptz;
+    it regclass;
+BEGIN
+    LOOP
+        BEGIN
+            deadline := clock_timestamp() + interval '500 ms';
+            FOREACH it IN ARRAY tables LOOP
+                PERFORM set_config('lock_timeout', greatest(1, ceil(extract(epoch FROM deadline - clock_timestamp()) * 1000))::text, true);
+                IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = it) THEN
+                    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', it);
+                END IF;
+            END LOOP;
+            RETURN;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected OR undefined_table OR invalid_schema_name THEN
+            tried := tried + 1;
+            IF tried >= 1000 THEN
+                RAISE EXCEPTION 'could not lock the tables; number of tries: %', tried USING ERRCODE = 'lock_not_available',
+                    HINT = 'End the transactions that hold them, or SET lock_timeout to wait for each table by itself.';
+            ELSIF tried >= 4 AND tried & (tried - 1) = 0 THEN
+                RAISE NOTICE 'the locks were not to be had in % tries: process % holds table %', tried, (SELECT coalesce(string_agg(DISTINCT l.pid::text, ', '), '-')
+                    FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()
+                    WHERE l.relation = it AND l.granted AND l.pid <> pg_backend_pid()), _snowflake.name(it);
+            END IF;
+            tables := it || array_remove(tables, it);
+        END;
+        PERFORM pg_sleep(random() * least(tried, 40) / 4.0);
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION _snowflake.snowflake_set_defaults(
     schema regnamespace, generator regclass,
     OUT relation regclass, OUT is_set boolean, OUT severity text, OUT result text)
@@ -80,6 +118,12 @@ BEGIN
     END IF;
     -- A generator that is none is an error once, and not one for each table.
     PERFORM _snowflake.next_id_range(generator, NULL);
+    IF current_setting('lock_timeout') = '0' THEN
+        PERFORM _snowflake.lock_tables(ARRAY(
+            SELECT t.id FROM unnest(_snowflake.tables_of(schema)) AS t (id) JOIN pg_class AS c ON c.oid = t.id AND pg_has_role(c.relowner, 'USAGE')
+            WHERE (c.relpersistence <> 't' OR c.relnamespace = pg_my_temp_schema()) AND EXISTS (
+                SELECT FROM _snowflake.keys(t.id) AS k WHERE k.is_key AND k.refers_to IS NULL AND k.left_alone IS NULL AND k.base = 'bigint'::regtype)));
+    END IF;
     FOREACH relation IN ARRAY _snowflake.tables_of(schema) LOOP
         is_set := false;
         severity := 'info';
@@ -103,7 +147,7 @@ BEGIN
             BEGIN
                 result := concat_ws('; ', result, _snowflake.snowflake_set_default(relation, key.name, generator, false));
                 is_set := true;
-                severity := CASE WHEN severity = 'info' AND result ~ 'new rows go to default partition|roles that insert rows need:' THEN 'warning' ELSE severity END;
+                severity := CASE WHEN severity = 'info' AND result ~ 'new rows go to default partition|has a cast to a narrower type|roles that insert rows need:' THEN 'warning' ELSE severity END;
             EXCEPTION WHEN OTHERS THEN
                 result := concat_ws('; ', result, SQLERRM);
                 severity := 'error';
@@ -126,4 +170,4 @@ END;
 COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
     'makes a generator the default of the keys of all tables of a schema; returns a row for each table: '
     'whether a default is set now, and what was done, or why nothing was; with severity warning, a person has to decide: a key was left alone, '
-    'rows go to a default partition, or roles lack a privilege; with error, it could not be changed';
+    'rows go to a default partition, a cast may refuse IDs, or roles lack a privilege; with error, it could not be changed';

@@ -215,7 +215,7 @@ CREATE FUNCTION _snowflake.presets(
     OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
     OUT can_be_negative boolean, OUT negative_from timestamptz,
     OUT label text, OUT origin text)
-    RETURNS SETOF record LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 18 AS 'MODULE_PATHNAME', 'snowflake_presets';
+    RETURNS SETOF record LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 27 AS 'MODULE_PATHNAME', 'snowflake_presets';
 CREATE VIEW snowflake_presets AS SELECT * FROM _snowflake.presets();
 COMMENT ON VIEW snowflake_presets IS 'the schemes that a generator can have as its preset';
 COMMENT ON COLUMN snowflake_presets.preset IS 'name of the preset';

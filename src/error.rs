@@ -1,31 +1,10 @@
-//! The messages that users read: errors, notices, and lines of the server's log. They are made
-//! from values: this room asks neither settings nor catalogs nor shared memory.
-
-pub mod client;
-pub mod cluster;
-pub mod etcd;
-mod generator;
-pub mod keeper;
-mod label;
-mod layout;
-pub mod new_keys;
-pub mod no_horizon;
-pub mod notice;
-mod refused;
-mod registry;
-mod text;
+//! What users read: an error, a notice, or a line of the server's log. The texts of a room stand in
+//! its `error` and in files beside it; by its `error` a room sees also those of the rooms that it uses.
 
 use std::panic::resume_unwind;
 
 use pgrx::PgSqlErrorCode;
 use pgrx::PgSqlErrorCode::*;
-
-pub use generator::*;
-pub use label::*;
-pub use layout::*;
-pub use refused::{ServerFacts, no_worker_yet, refused};
-pub use registry::*;
-pub use text::*;
 
 /// What a client, or the log, is told. Detail and hint are empty if there are none.
 #[derive(Debug)]
@@ -85,31 +64,31 @@ pub fn joined(one: &str, other: &str) -> String {
 }
 
 /// SQLSTATE 55000: not now, or not in this order.
-fn not_ready(message: impl Into<String>) -> Error {
+pub fn not_ready(message: impl Into<String>) -> Error {
     ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE.error(message)
 }
 
 /// SQLSTATE 22023: an argument or a setting is wrong.
-fn invalid(message: impl Into<String>) -> Error {
+pub fn invalid(message: impl Into<String>) -> Error {
     ERRCODE_INVALID_PARAMETER_VALUE.error(message)
 }
 
 /// SQLSTATE 58000: the clock cannot be trusted.
-fn bad_clock(message: impl Into<String>) -> Error {
+pub fn bad_clock(message: impl Into<String>) -> Error {
     ERRCODE_SYSTEM_ERROR.error(message)
 }
 
 /// SQLSTATE 42809: the object is of another kind.
-fn wrong_kind(message: impl Into<String>) -> Error {
+pub fn wrong_kind(message: impl Into<String>) -> Error {
     ERRCODE_WRONG_OBJECT_TYPE.error(message)
 }
 
 /// SQLSTATE 0A000: this does not exist, or does not exist yet.
-fn not_supported(message: impl Into<String>) -> Error {
+pub fn not_supported(message: impl Into<String>) -> Error {
     ERRCODE_FEATURE_NOT_SUPPORTED.error(message)
 }
 
 /// SQLSTATE 22003: a number is too large or too small.
-fn out_of_range(message: impl Into<String>) -> Error {
+pub fn out_of_range(message: impl Into<String>) -> Error {
     ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE.error(message)
 }

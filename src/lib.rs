@@ -11,38 +11,15 @@
     allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-mod backend_wait; // waits of a session for another server
-mod catalog; // look-ups of sequences in the catalogs
-mod commands; // what is done before and after commands of PostgreSQL
-mod compat; // differences between PostgreSQL versions
-mod encoding; // converts text between UTF-8 and the database's encoding
-mod error; // the errors that users read
-mod etcd_admin; // what administrators do with a registry in etcd
-mod generator_horizon; // the horizon of a generator
-mod guard; // the way into the tables of schema _snowflake
-mod guc; // settings
-mod issue; // PostgreSQL as a host of the protocol; the path of each ID
-mod keeper; // leases the worker ID from a registry
-mod label; // reads labels of sequences
-mod lease_state; // the place of a lease in shared memory
-mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
-mod limit; // how long the arguments of SQL functions may be
-mod mark; // reads and writes the durable mark; holds the reservation lock
-mod os_clock; // reads the two clocks of the operating system
-mod provider; // checks a label before PostgreSQL stores it
-mod registry; // PostgreSQL as the host of a registry of worker IDs
-mod report; // passes errors and messages to PostgreSQL
-mod server_key; // what tells this server, and this start of it, from others
-mod session; // the generators that this session knows, and when that ends
-mod session_generator; // what this session knows about a generator, and until when
-mod shmem; // shared memory: the cursors, bounds and clocks of all generators
-mod spi; // runs the extension's own SQL statements
-mod sql; // the SQL functions
-mod start_file; // remembers the last start, to notice copies
-#[cfg(feature = "pg19")]
-mod subscription; // leaves generators out when sequences are replicated
-mod time; // conversions between timestamptz and Unix milliseconds
-mod tx_holds; // what this session holds back, and what prepared transactions do
+// By floors: a room uses those below it. The `mod.rs` of each says which file has what.
+mod error; // 0: what an error is; each room has the texts of its own
+mod hooks; // 4: what is done before and after commands of PostgreSQL
+mod keeper; // 5: leases the worker ID from a registry
+mod postgres; // 1: what wraps PostgreSQL
+mod registry; // 4: PostgreSQL as the host of a registry of worker IDs
+mod server; // 2: what all sessions share: memory, settings, clocks, the place of a lease
+mod session; // 3: what a session knows of generators, and the path of each ID
+mod sql; // 6: the SQL functions
 
 #[cfg(feature = "pg_test")]
 pub mod tests;
@@ -84,14 +61,14 @@ pub mod pg_test {
 #[pgrx::pg_guard]
 #[allow(non_snake_case)]
 pub extern "C-unwind" fn _PG_init() {
-    provider::register();
-    commands::watch_objects();
+    hooks::provider::register();
+    hooks::commands::watch_objects();
     // SAFETY: reads a flag that only the postmaster changes, before any backend starts.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
-        guc::define();
-        server_key::look_how_it_stopped();
-        shmem::request();
-        commands::register();
+        server::guc::define();
+        server::server_key::look_how_it_stopped();
+        server::shmem::request();
+        hooks::commands::register();
         keeper::register();
     }
 }

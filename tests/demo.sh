@@ -139,19 +139,7 @@ END
     lease_of "$shard"
     workers+=("$worker")
     fact "${shard}_worker" "$worker"
-    sql "$shard" <<'END'
-CREATE TABLE orders (
-    id   bigint PRIMARY KEY DEFAULT snowflake_nextval(),
-    item text NOT NULL,
-    made timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-SET client_min_messages = warning;
-SELECT snowflake_create_generator('message_ids', preset => 'discord') \g /dev/null
-CREATE TABLE messages (
-    id   bigint PRIMARY KEY DEFAULT snowflake_nextval('message_ids'),
-    text text NOT NULL
-);
-END
+    sql "$shard" -f "$top/tests/demo/tables.sql"
 done
 as_run_user "$bindir/pg_basebackup" -h "$scratch" -p "$(port_of shard3)" -U demo -D "$scratch/standby3" -R -c fast --no-sync
 printf 'port = %s\n' "$(port_of standby3)" | as_run_user tee -a "$scratch/standby3/postgresql.conf" >/dev/null
@@ -230,37 +218,7 @@ CREATE TABLE every_order AS
 $(every orders);
 CREATE TABLE every_message AS
 $(every messages);
-\echo
-\echo -- How many rows, and is any ID there twice? Rows of the lost server count too.
-SELECT count(*) AS rows, count(*) - count(DISTINCT id) AS duplicates FROM every_order;
-\echo -- Which server issued IDs with which worker ID? The rows that shard3 still has are
-\echo -- those that its standby, which took over, had not received.
-SELECT server, (snowflake_decode(id)).worker_id AS worker_id, count(*) AS rows FROM every_order
-GROUP BY server, worker_id ORDER BY worker_id, server DESC;
-\echo -- The worker IDs, as the registry knows them:
-SELECT worker_id, state, port FROM snowflake_workers ORDER BY worker_id;
-\echo -- What is in an ID? The last one of each server:
-SELECT server, id, created_at, worker_id, sequence
-FROM (SELECT server, max(id) AS id FROM every_order GROUP BY server) AS s, snowflake_decode(id)
-ORDER BY worker_id, server;
-\echo -- A range of time is a range of the key. The last second on this shard:
-SELECT max(id) AS last FROM orders \gset
-ANALYZE orders;
-EXPLAIN (COSTS OFF)
-SELECT count(*) FROM orders
-WHERE id >= snowflake_min_id(snowflake_timestamp(:last) - interval '1 second');
-SELECT count(*) AS rows_of_the_last_second FROM orders
-WHERE id >= snowflake_min_id(snowflake_timestamp(:last) - interval '1 second');
-\echo -- The messages, whose generator writes IDs as Discord does:
-SELECT count(*) AS rows, count(*) - count(DISTINCT id) AS duplicates FROM every_message;
-SELECT server, id, created_at, worker_id, fields
-FROM (SELECT server, max(id) AS id FROM every_message GROUP BY server) AS s,
-    snowflake_decode(id, 'message_ids')
-ORDER BY worker_id, server;
-\echo -- The last ID, explained:
-\pset tuples_only
-\pset format unaligned
-SELECT snowflake_explain(max(id)) FROM every_order;
+\i '$top/tests/demo/rows.sql'
 END
 printf -- '-- What the second shard says about its clock:\n'
 sql shard2 -c "SELECT generator, issued, clock_rollbacks, largest_rollback, refusals FROM pg_stat_snowflake

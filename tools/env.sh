@@ -63,16 +63,11 @@ in_root_if_needed() {
     if [ "${PG:-}" = 19 ] && ! pg_config_of 19 >/dev/null; then exec "$top/tools/in_root" "$@"; fi
 }
 
-has_libclang() {
-    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
-        compgen -G '/usr/lib*/libclang.so*' >/dev/null
-}
-
 # Adds to $wanted what any build of the extension needs and this machine lacks.
 want_compilers() {
-    has_libclang || wanted+=(libclang-dev)
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang.so*' >/dev/null || wanted+=(libclang-dev)
     # Debian's headers of a server include ICU's, and no dependency of their package brings those everywhere.
-    if [[ ${pg_config:-} = /usr/lib/postgresql/* && ! -e /usr/include/unicode/ucol.h ]]; then wanted+=(libicu-dev); fi
+    if [[ ${pg_config:-} = /usr/lib/postgresql/* ]]; then want /usr/include/unicode/ucol.h:libicu-dev; fi
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)
     need_rust
     # pgrx formats the declarations that it makes, and fails if there is no formatter.
@@ -105,7 +100,7 @@ need_rust() {
         for names in "rustc cargo rustfmt rust-clippy" "rustc-web cargo-web rustfmt-web rust-web-clippy" \
             "rustc-$ubuntus cargo-$ubuntus rustfmt-$ubuntus rust-$ubuntus-clippy"; do
             if is_new_enough "$(LC_ALL=C apt-cache policy "${names%% *}" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
-                wanted=($names)
+                read -ra wanted <<< "$names"
                 break
             fi
         done
@@ -127,6 +122,19 @@ find_rust() {
     return 1
 }
 
+# want COMMAND:PACKAGE ... : adds to $wanted the packages whose command, or file, is not here.
+want() {
+    local item
+    for item; do command -v "${item%%:*}" >/dev/null || [ -e "${item%%:*}" ] || wanted+=("${item#*:}"); done
+}
+
+# need COMMAND:PACKAGE ... : the same, and installs them.
+need() {
+    local wanted=()
+    want "$@"
+    install_wanted
+}
+
 # Installs $wanted, if it can.
 install_wanted() {
     if [ ${#wanted[@]} = 0 ]; then return; fi
@@ -136,7 +144,7 @@ install_wanted() {
     install_packages "${wanted[@]}"
 }
 
-# need_cargo_program NAME VERSION: puts a program of cargo's first on the PATH. Who may write to the cache
+# need_cargo_program NAME VERSION: puts a program that cargo installs first on the PATH. Who may write to the cache
 # builds it there, once; others wait for that.
 need_cargo_program() {
     local folder building
@@ -165,7 +173,7 @@ need_cargo_pgrx() { need_cargo_program cargo-pgrx "$(sed -n 's/^pgrx = { version
 # need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
 # Sets pg (major version) and pg_config.
 need_packages() {
-    local wanted=() version item from_source=
+    local wanted=() version from_source=
     [[ ${PG:-15} =~ ^1[5-9]$ ]] || die "PG is $PG, but 15, 16, 17, 18 and 19 are supported"
     pg=
     for version in ${PG:-15 16 17 18 19}; do
@@ -187,13 +195,9 @@ need_packages() {
         fi
     fi
     want_compilers
-    for item in "$@"; do
-        command -v "${item%%:*}" >/dev/null || [ -e "${item%%:*}" ] || wanted+=("${item#*:}")
-    done
+    want "$@"
     install_wanted
-    if [ -n "$from_source" ]; then
-        build_from_source "$pg"
-    fi
+    if [ -n "$from_source" ]; then build_from_source "$pg"; fi
     pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
 }
 
@@ -242,8 +246,8 @@ ubuntu_mirror() { perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m 
 # that this machine's apt uses; the suite's checksum is checked. The development suite
 # has the newest major version, stable suites have those before. PostgreSQL 16 was in no
 # stable release of Debian, but is in one of Ubuntu.
-build_from_source() {
-    local prefix mirror suites work file= sum folder suite
+build_from_source() (
+    file=
     prefix=$(built_from_source "$1")
     if [ "$1" = 16 ]; then
         suites="noble-updates noble"
@@ -255,6 +259,7 @@ build_from_source() {
     [ -n "$mirror" ] || die "PostgreSQL $1 is no package here, and no mirror is known to take its source from"
     printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
     work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
     for suite in $suites; do
         /usr/lib/apt/apt-helper download-file "${mirror}dists/$suite/main/source/Sources.xz" \
             "$work/$suite.xz" >/dev/null 2>&1 || die "could not read the list of source packages"
@@ -286,8 +291,7 @@ build_from_source() {
         die "could not build PostgreSQL $1"
     fi
     chmod -R go+rX "$prefix"
-    rm -rf "$work"
-}
+)
 
 # In a subshell, so that the lock ends with it.
 install_packages() (
@@ -299,30 +303,22 @@ install_packages() (
     exec {packages}> /var/cache/snowflake_id/packages.lock
     flock "$packages"
     log=$(mktemp)
+    # Installing etcd, Prometheus or its exporter would start it now and at each boot, and PgBouncer now.
+    policy=/usr/sbin/policy-rc.d
+    if [ -e "$policy" ]; then policy=; fi
+    trap 'rm -f "$conf" "$log" $policy' EXIT
     mkdir -p "${conf%/*}"
     printf 'create_main_cluster = false\n' > "$conf"
-    # Installing etcd, Prometheus or its exporter would start it now and at each boot, and
-    # PgBouncer now.
-    local service services=()
-    policy=/usr/sbin/policy-rc.d own_policy=
-    if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' > "$policy"
-        chmod 755 "$policy"
-        own_policy=1
-    fi
-    if [[ " $* " == *" etcd-server "* ]]; then services+=(etcd); fi
-    for service in prometheus prometheus-postgres-exporter; do
-        if [[ " $* " == *" $service "* ]]; then services+=("$service"); fi
-    done
+    if [ -n "$policy" ]; then install -m 755 /dev/stdin "$policy" <<< $'#!/bin/sh\nexit 101'; fi
     printf 'installing %s\n' "$*"
     if ! { apt-get update && DEBIAN_FRONTEND=noninteractive \
         apt-get install -y --no-install-recommends "$@"; } > "$log" 2>&1; then
         tail -n 20 "$log" >&2
-        rm -f "$conf" "$log" ${own_policy:+"$policy"}
         die "could not install: $*"
     fi
-    rm -f "$conf" "$log" ${own_policy:+"$policy"}
-    for service in "${services[@]}"; do update-rc.d "$service" disable >/dev/null 2>&1 || true; done
+    for package; do
+        case $package in etcd-server | prometheus*) update-rc.d "${package%-server}" disable >/dev/null 2>&1 || true ;; esac
+    done
 )
 
 # Makes the folder in which servers run: the run user owns it and can reach it.
@@ -332,6 +328,27 @@ make_scratch() {
     if is_root; then chown "$run_user" "$scratch"; fi
     as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
 }
+
+# The data directories of the servers that new_server has started.
+started=()
+
+# new_server DATA SETTING ... : starts a server of the private copy with the library, and these settings.
+new_server() {
+    local data=$1
+    shift
+    as_run_user "$bindir/initdb" --no-locale --encoding=UTF8 --auth=trust --no-sync -D "$data" > /dev/null
+    printf '%s\n' "shared_preload_libraries = 'snowflake_id'" "$@" | as_run_user tee -a "$data/postgresql.conf" > /dev/null
+    started+=("$data")
+    as_run_user "$bindir/pg_ctl" -s -w -D "$data" -l "$data.log" start
+}
+
+stop_servers() {
+    local data
+    for data in "${started[@]}"; do as_run_user "$bindir/pg_ctl" -D "$data" -m immediate stop > /dev/null 2>&1 || true; done
+}
+
+# offline COMMAND: runs it without a network, so that it cannot fetch what it should have. Only root can.
+offline() { if is_root && unshare --net true 2>/dev/null; then unshare --net -- "$@"; else "$@"; fi; }
 
 # build [FEATURE]: builds the extension for $pg.
 build() {

@@ -28,15 +28,14 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::from_server;
-use super::super::error::client::ReplyWait;
-use super::super::error::keeper::{LeaseTexts, etcd_grown, reason, remedy};
-use super::super::lease_state::{
-    Blocked, KeptLease, LeaseSlot, LeaseState, Short, Shown, ShownFailure,
+use crate::keeper::error::{LeaseTexts, etcd_grown};
+use crate::keeper::{client_error::ReplyWait, target::Target};
+use crate::postgres::encoding::from_server;
+use crate::server::lease_error::{reason, remedy};
+use crate::server::lease_state::{
+    KeptLease, LeaseSlot, LeaseState, SearchObstacle, Short, ShownFailure, ShownLease,
 };
-use super::super::shmem::Shared;
-use super::super::{guc, os_clock, server_key, start_file};
-use super::target::Target;
+use crate::server::{guc, os_clock, server_key, shmem::Shared, start_file};
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::node::{
     Change, HeldLease, LeaseError, LeaseFailure, NEED_LASTS, Next, Node, NodeInput,
@@ -83,7 +82,7 @@ pub enum End {
 }
 
 /// An instant past which a caller needs a bound.
-struct Needed {
+struct BoundNeed {
     instant: UnixMillis,
     told: BootNanos,
 }
@@ -96,7 +95,7 @@ pub struct Lease {
     node: Node,
     /// The latest instant that a caller needs, until the bound is past it, or no session
     /// tells it again.
-    needed: Option<Needed>,
+    needed: Option<BoundNeed>,
     /// The log has told that the bound was reached.
     has_ended: bool,
 }
@@ -167,7 +166,7 @@ impl Lease {
                 if tenure.bound.is_some() == tenure.generation.worker().is_some() {
                     state.tenure = tenure.closed();
                 }
-                state.shown = Shown::default();
+                state.shown = ShownLease::default();
             }
             if state.tenure.generation.worker().is_none() {
                 state.shown.waits_since = Some(os_clock::boot());
@@ -198,7 +197,7 @@ impl Lease {
     /// Takes what sessions need, and forgets what no session tells again.
     pub fn hear_sessions(&mut self) {
         let now = moment(None);
-        let is_old = |it: &mut Needed| now.boot.since(it.told) >= NEED_LASTS;
+        let is_old = |it: &mut BoundNeed| now.boot.since(it.told) >= NEED_LASTS;
         if self.needed.take_if(is_old).is_some() {
             self.node.need_no_more();
         }
@@ -207,7 +206,7 @@ impl Lease {
             self.node.need(instant);
             if self.needed.as_ref().is_none_or(|it| instant >= it.instant) {
                 let told = now.boot;
-                self.needed = Some(Needed { instant, told });
+                self.needed = Some(BoundNeed { instant, told });
             }
             self.know_need();
         }
@@ -341,7 +340,7 @@ impl Lease {
         let from = &self.texts.from;
         let obstacle = self.node.failure().map(|it| obstacle_of(it, from, reading));
         let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
-        let blocked = self.node.search_failure().map(|failure| Blocked {
+        let blocked = self.node.search_failure().map(|failure| SearchObstacle {
             obstacle: obstacle_of(failure, from, reading),
             reading,
         });
@@ -580,6 +579,14 @@ fn obstacle_of(failure: &LeaseFailure, from: &str, now: Reading) -> ShownFailure
             _ => None,
         },
         is_unreachable: matches!(failure.why, LeaseError::Unreachable(_)),
+        names_server: matches!(
+            failure.why,
+            LeaseError::Refused(
+                RegistryError::Held { .. }
+                    | RegistryError::Fenced { by: Some(_), .. }
+                    | RegistryError::Stopped(_)
+            )
+        ),
         text: Short::new(&reason(&failure.why)),
         from: Short::new(from),
         remedy: Short::new(remedy(&failure.why)),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::error::client::{self, ReplyWait};
-use super::super::shmem::Shared;
-use super::super::{compat, server_key};
-use super::lease::{End, Lease, Outcome, Release};
-use super::target::Target;
+use crate::keeper::client_error::{self, ReplyWait};
+use crate::keeper::lease::{End, Lease, Outcome, Release};
+use crate::keeper::target::Target;
+use crate::postgres::compat;
+use crate::server::{server_key, shmem::Shared};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::node::Node;
 use snowflake_core::lease::{Nonce, Reply, Request};
@@ -44,7 +44,7 @@ pub fn is_stopping() -> bool {
 }
 
 /// A request that was sent.
-struct Asked {
+struct SentRequest {
     nonce: Nonce,
     number: u64,
     wait: ReplyWait,
@@ -59,7 +59,7 @@ pub struct Line {
     releases: VecDeque<Release>,
     bell: Rc<Bell>,
     client: Option<RegistryClient>,
-    asked: Option<Asked>,
+    asked: Option<SentRequest>,
     /// The registry is on this server itself.
     here: Arc<AtomicBool>,
 }
@@ -100,14 +100,14 @@ impl Line {
     }
 
     /// What became of the request that is under way, if that is known.
-    fn outcome(&mut self) -> Option<(Asked, Outcome)> {
-        let is_late = |asked: &Asked| Instant::now() >= asked.until;
+    fn outcome(&mut self) -> Option<(SentRequest, Outcome)> {
+        let is_late = |asked: &SentRequest| Instant::now() >= asked.until;
         let pool = &self.target.pool;
         while let Some(RequestOutcome { number, heard }) =
             self.client.as_ref().and_then(RegistryClient::take)
         {
             for finding in &heard.findings {
-                client::two_take_writes(finding).warning();
+                client_error::two_take_writes(finding).warning();
             }
             if let Some(asked) = self.asked.take_if(|asked| asked.number == number) {
                 let is_mine = |it: &Reply| (it.nonce, it.number) == (asked.nonce, number);
@@ -115,11 +115,13 @@ impl Line {
                 let outcome = match &heard.reply {
                     Ok(reply) if is_mine(reply) => Outcome {
                         reply: Ok(reply.clone()),
-                        from: client::answered(&heard),
+                        from: client_error::answered(&heard),
                         grown: None,
                     },
                     Ok(_) => Outcome::failed(other.to_string()),
-                    Err(why) => Outcome::failed(client::sentence(&heard, why, pool, &asked.wait)),
+                    Err(why) => {
+                        Outcome::failed(client_error::sentence(&heard, why, pool, &asked.wait))
+                    }
                 };
                 let grown = Some(heard.grown);
                 return Some((asked, Outcome { grown, ..outcome }));
@@ -141,8 +143,14 @@ impl Line {
     }
 
     /// Hands over what became of a request. `end`: the lease was stopped, and its IDs end there.
-    fn take(&mut self, shared: &Shared, asked: &Asked, outcome: Outcome, end: Option<UnixMillis>) {
-        let Asked { nonce, number, .. } = *asked;
+    fn take(
+        &mut self,
+        shared: &Shared,
+        asked: &SentRequest,
+        outcome: Outcome,
+        end: Option<UnixMillis>,
+    ) {
+        let SentRequest { nonce, number, .. } = *asked;
         let is_its = |node: &Node| (node.nonce(), node.latest_number()) == (nonce, number);
         let is_release = |release: &Release| release.request.is_none() && is_its(&release.node);
         if let Some(at) = self.releases.iter().position(is_release) {
@@ -188,9 +196,9 @@ impl Line {
     }
 
     /// Sends a request, for which the thread is started if there is none.
-    fn send(&mut self, request: Request, wait: ReplyWait) -> Result<(), (Asked, String)> {
+    fn send(&mut self, request: Request, wait: ReplyWait) -> Result<(), (SentRequest, String)> {
         let timeout = wait.duration();
-        let asked = Asked {
+        let asked = SentRequest {
             nonce: request.nonce,
             number: request.number,
             wait,
@@ -242,7 +250,7 @@ impl Line {
 
     /// Waits for what becomes of the request that is under way; `None` if that is not known
     /// by the deadline.
-    fn await_outcome(&mut self, deadline: Instant) -> Option<(Asked, Outcome)> {
+    fn await_outcome(&mut self, deadline: Instant) -> Option<(SentRequest, Outcome)> {
         while self.asked.is_some() {
             self.bell.silence();
             let outcome = self.outcome();

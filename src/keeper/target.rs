@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::super::guc;
+use crate::server::guc;
 use snowflake_registry_client::etcd;
 use snowflake_registry_client::libpq::Conninfo;
 

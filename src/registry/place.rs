@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-use super::super::backend_wait::Backend;
-use super::super::error::{self, Error};
-use super::super::{catalog, compat, etcd_admin, guc, server_key, spi};
-use super::{Purpose, Registry};
+use crate::postgres::{backend_wait::Backend, catalog, compat, spi};
+use crate::registry::error::{self, Error};
+use crate::registry::{Purpose, Registry, client_error, etcd_admin, etcd_error};
+use crate::server::{guc, server_key};
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::libpq::{self, Conninfo};
 use snowflake_registry_client::postgres;
@@ -47,11 +47,11 @@ impl Place {
             // of a superuser who runs another role's code, by ANALYZE of an index, for example.
             // SAFETY: in a transaction.
             if !unsafe { pg_sys::superuser() } {
-                return Err(error::etcd::not_superuser());
+                return Err(etcd_error::not_superuser());
             }
-            let url = Url::parse(named).map_err(|why| error::etcd::not_a_url(&why))?;
+            let url = Url::parse(named).map_err(|why| etcd_error::not_a_url(&why))?;
             url.check_files()
-                .map_err(|why| error::etcd::not_a_url(&why))?;
+                .map_err(|why| etcd_error::not_a_url(&why))?;
             return Ok(Self::Etcd(url));
         }
         let setting = guc::registry();
@@ -64,7 +64,7 @@ impl Place {
                 false => Err(error::registry_elsewhere()),
             };
         }
-        let url = Url::parse(&setting).map_err(|why| error::etcd::not_a_url(&why))?;
+        let url = Url::parse(&setting).map_err(|why| etcd_error::not_a_url(&why))?;
         Ok(Self::Etcd(url))
     }
 }
@@ -77,7 +77,7 @@ fn is_here(setting: &str) -> Result<bool, Error> {
         &*database.unwrap_or_default(),
     );
     postgres::is_database(setting, here, Instant::now() + TIMEOUT, &mut Backend)
-        .map_err(|why| error::registry_unreachable(&error::client::of_postgres(&why)))
+        .map_err(|why| error::registry_unreachable(&client_error::of_postgres(&why)))
 }
 
 /// Whether the registry of this database has a pool.
@@ -107,12 +107,12 @@ pub fn read_elsewhere() -> Result<Option<String>, Error> {
         return Err(error::registry_not_shown());
     }
     if url::is_etcd(&setting) {
-        let url = Url::parse(&setting).map_err(|why| error::etcd::not_a_url(&why))?;
+        let url = Url::parse(&setting).map_err(|why| etcd_error::not_a_url(&why))?;
         return etcd_admin::read_all(url);
     }
     let until = Instant::now() + TIMEOUT;
     postgres::read_stored(&setting, until, &mut Backend)
-        .map_err(|why| error::registry_unreachable(&error::client::of_postgres(&why)))
+        .map_err(|why| error::registry_unreachable(&client_error::of_postgres(&why)))
 }
 
 /// What a host of the setting's registry has stored, or why it cannot be read.
@@ -129,7 +129,7 @@ pub fn ask_hosts() -> Result<Vec<HostAnswer>, Error> {
         return Ok(Vec::new());
     }
     if url::is_etcd(&setting) {
-        let url = Url::parse(&setting).map_err(|why| error::etcd::not_a_url(&why))?;
+        let url = Url::parse(&setting).map_err(|why| etcd_error::not_a_url(&why))?;
         let ask = |host: &String| {
             let hosts = vec![host.clone()];
             let member = Url {
@@ -144,11 +144,11 @@ pub fn ask_hosts() -> Result<Vec<HostAnswer>, Error> {
     }
     let ask = |host: &Conninfo| {
         let stored = postgres::read_any(host, Instant::now() + TIMEOUT, &mut Backend);
-        let stored = stored.map_err(|why| error::client::of_postgres(&why));
+        let stored = stored.map_err(|why| client_error::of_postgres(&why));
         let host = host.describe();
         HostAnswer { host, stored }
     };
-    let unread = |why| error::registry_unreachable(&error::client::of_postgres(&why));
+    let unread = |why| error::registry_unreachable(&client_error::of_postgres(&why));
     let hosts = Conninfo::parse(&setting).and_then(|server| libpq::hosts(&server));
     let hosts = hosts.map_err(|why| unread(why.into()))?;
     Ok(hosts.iter().map(ask).collect())

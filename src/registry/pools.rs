@@ -6,13 +6,13 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_identifier;
 use serde::Deserialize;
 
-use super::super::error::{self, Error};
-use super::super::{etcd_admin, guc, shmem, spi};
-use super::place::has_pools;
-use super::{
-    Changes, Lock, Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, is_in_block,
-    json, parsed,
+use crate::postgres::spi;
+use crate::registry::error::{self, Error};
+use crate::registry::{
+    Changes, Lock, Place, Pool, Registry, RegistryMillis, StoredPool, commit_at_once, etcd_admin,
+    is_in_block, json, parsed, place::has_pools,
 };
+use crate::server::{guc, shmem};
 use snowflake_registry_client::etcd::url::Url;
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.

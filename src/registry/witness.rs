@@ -46,7 +46,8 @@ use std::sync::Once;
 
 use pgrx::pg_sys;
 
-use super::super::{compat, server_key};
+use crate::postgres::compat;
+use crate::server::server_key;
 
 /// The size of a slot, and of the head before the slots.
 const SIZE: usize = 384;

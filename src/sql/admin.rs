@@ -3,10 +3,11 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
-use super::super::error::Error;
-use super::super::session_generator::Purpose;
-use super::super::{issue, session, session_generator, shmem, time};
-use super::call::{Call, c_function};
+use crate::postgres::time;
+use crate::server::shmem;
+use crate::session::{self, generator, generator::Purpose, issue};
+use crate::sql::call::{Call, c_function};
+use crate::sql::error::Error;
 use snowflake_core::id::{SnowflakeId, Tick, UnixMillis};
 use snowflake_core::label::Label;
 use snowflake_core::label::duration::exact;
@@ -31,7 +32,7 @@ fn advance(
     target: impl Fn(&Label) -> Result<UnixMillis, Error>,
 ) -> Result<TimestampWithTimeZone, Error> {
     let entry = session::of_named(call.get(0).unwrap_or(pg_sys::InvalidOid))?;
-    session_generator::prevent_where_nextval_is(c"snowflake_advance()");
+    generator::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
         // The user needs the privilege of setval(), which is checked before any other.
         entry.lock_for(pg_sys::ACL_UPDATE)?;

@@ -11,13 +11,13 @@ use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::{Array, FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 use serde_json::{Map, Value};
 
-use super::super::encoding::{bytes_from_server, from_server};
-use super::super::error::{self, Error};
-use super::super::label::{self, Described};
-use super::super::limit::{self, Limit};
-use super::super::session;
-use super::super::session_generator::{self, SessionGenerator};
-use super::super::{compat, report, time};
+use crate::postgres::encoding::{bytes_from_server, from_server};
+use crate::postgres::size_limit::{self, Limit};
+use crate::postgres::{compat, error_report, time};
+use crate::session;
+use crate::session::generator::SessionGenerator;
+use crate::session::label::{self, ParsedLabel};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::layout::{Fields, Layout};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
 use snowflake_core::label::Label;
@@ -83,7 +83,7 @@ impl Call {
     ) -> pg_sys::Datum {
         // SAFETY: the call is PostgreSQL's, as `new` asks for.
         unsafe {
-            report::guard(|| {
+            error_report::guard(|| {
                 let datum = body(self)?.into_datum();
                 Ok(datum.unwrap_or_else(|| pgrx::pg_return_null(self.0)))
             })
@@ -197,7 +197,7 @@ impl Call {
 
     /// An argument that is a jsonb of values by the names of fields.
     pub fn object(&self, index: usize) -> Result<Map<String, Value>, Error> {
-        let text = with_whole_numbers(&self.json(index, &limit::FIELDS)?);
+        let text = with_whole_numbers(&self.json(index, &size_limit::FIELDS)?);
         match serde_json::from_str(&text).map_err(|_| error::fields_not_read())? {
             Value::Object(fields) => Ok(fields),
             _ => Err(error::fields_not_object()),
@@ -221,7 +221,7 @@ impl Call {
 
     /// An argument that is a name, or an address.
     pub fn name(&self, index: usize) -> Cow<'_, str> {
-        self.text(index, &limit::NAME)
+        self.text(index, &size_limit::NAME)
     }
 
     /// An argument that is an array, which is not NULL; `name` is that of the argument. Ends
@@ -279,7 +279,7 @@ impl Call {
     /// The entry of the generator named there, or of the default generator.
     pub fn entry(&self, own: usize) -> Result<&'static SessionGenerator, Error> {
         let named = self.generator(own);
-        let relation = named.map_or_else(session_generator::default_relation, Ok)?;
+        let relation = named.map_or_else(session::default_relation, Ok)?;
         session::of_named(relation)
     }
 
@@ -296,7 +296,7 @@ impl Call {
 
     /// Whose IDs the call is about, by the text of a label, which is the last argument.
     pub fn whose_by_text(&self) -> Result<Whose, Error> {
-        let text = self.text(self.count().saturating_sub(1), &limit::LABEL);
+        let text = self.text(self.count().saturating_sub(1), &size_limit::LABEL);
         Ok(Whose::Text(label::given(&text)?))
     }
 
@@ -448,13 +448,13 @@ pub enum Whose {
     /// The default generator's, whose layout is a constant: reading its IDs needs
     /// neither a label nor the catalog.
     Default,
-    Generator(&'static SessionGenerator, &'static Described),
+    Generator(&'static SessionGenerator, &'static ParsedLabel),
     /// IDs of the layout in the text of a label.
-    Text(Rc<Described>),
+    Text(Rc<ParsedLabel>),
 }
 
 impl Whose {
-    fn described(&self) -> &Described {
+    fn described(&self) -> &ParsedLabel {
         match self {
             Self::Default => label::of_default(),
             Self::Generator(_, described) => described,

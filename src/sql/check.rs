@@ -4,9 +4,9 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
-use super::super::error::Error;
-use super::super::time;
-use super::call::{Call, Whose, by_layout, columns};
+use crate::postgres::time;
+use crate::sql::call::{Call, Whose, by_layout, columns};
+use crate::sql::error::Error;
 use snowflake_core::id::Millis;
 
 by_layout!(

@@ -14,12 +14,10 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 use serde_json::{Value, json};
 
-use super::super::backend_wait::Backend;
-use super::super::encoding::DatabaseText;
-use super::super::error::{Error, cluster as refuse};
-use super::super::limit;
-use super::super::{compat, os_clock, spi};
-use super::call::{c_function, columns};
+use crate::postgres::{backend_wait::Backend, compat, encoding::DatabaseText, size_limit, spi};
+use crate::server::os_clock;
+use crate::sql::call::{c_function, columns};
+use crate::sql::{cluster_error as refuse, error::Error};
 use snowflake_core::id::{Nanos, UnixNanos};
 use snowflake_registry_client::libpq::{self, Connection, Conninfo, ResultRows};
 
@@ -55,7 +53,7 @@ const SETTINGS: &str = "SELECT pg_catalog.set_config('search_path', 'pg_catalog'
 c_function!(snowflake_check_cluster, |call| {
     let are_nodes = call.is_null(0);
     let targets = match are_nodes {
-        false => named(&call.texts(0, "servers", &limit::SERVERS)?)?,
+        false => named(&call.texts(0, "servers", &size_limit::SERVERS)?)?,
         true => citus_nodes()?,
     };
     let mut answers = vec![NodeAnswer::of_this_server()?];

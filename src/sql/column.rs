@@ -5,14 +5,12 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::DatabaseText;
-use super::super::error::{self, Error};
-use super::super::label::Described;
-use super::super::limit;
-use super::super::session;
-use super::super::session_generator::SessionGenerator;
-use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
-use super::call::{c_function, columns};
+use crate::postgres::{catalog, compat, encoding::DatabaseText, size_limit, spi, time};
+use crate::server::{os_clock, shmem};
+use crate::session;
+use crate::session::{generator::SessionGenerator, label::ParsedLabel, mark};
+use crate::sql::call::{c_function, columns};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::{SnowflakeId, WorkerId};
 use snowflake_core::label::generator::Generator;
 
@@ -52,7 +50,7 @@ c_function!(snowflake_internal_next_id_range, |call| {
 /// A generator that runs has a cursor and a clock that only grow; a wall clock ahead of
 /// them would give a wrong answer. A generator that has issued nothing since the server
 /// started will start at its mark or now.
-fn next(entry: &SessionGenerator, described: &Described) -> Result<(SnowflakeId, bool), Error> {
+fn next(entry: &SessionGenerator, described: &ParsedLabel) -> Result<(SnowflakeId, bool), Error> {
     let generator = &described.generator;
     let layout = generator.layout;
     let running = entry.running_at(generator);
@@ -100,7 +98,7 @@ c_function!(snowflake_internal_read_as_owner, |call| {
     if !unsafe { pg_sys::has_privs_of_role(compat::user(), owner) } {
         return Err(error::not_the_owner(&catalog::relation_name(relation)));
     }
-    let query = call.measured(1, &limit::QUERY).cast_mut_ptr();
+    let query = call.measured(1, &size_limit::QUERY).cast_mut_ptr();
     // SAFETY: a text; the copy of it is NUL-terminated.
     let query = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(query)) };
     Ok(spi::read_as(query, owner)?.map(DatabaseText))

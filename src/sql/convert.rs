@@ -10,10 +10,9 @@ use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::{IntoDatum, PgBox, PgList, pg_sys};
 
-use super::super::error::{self, Error};
-use super::super::limit;
-use super::super::{catalog, compat, spi};
-use super::call::{Call, c_function};
+use crate::postgres::{catalog, compat, size_limit, spi};
+use crate::sql::call::{Call, c_function};
+use crate::sql::error::{self, Error};
 
 // `snowflake_internal_run_as_owner(relation, statement) -> bigint`. A caller who owns the
 // table runs the statement as usual: also deferred triggers, which a restricted operation
@@ -37,7 +36,7 @@ c_function!(snowflake_internal_rows_as_owner, |call| {
 c_function!(snowflake_internal_index_expression, |call| {
     let index = call.get(0).unwrap_or(pg_sys::InvalidOid);
     let place: i32 = call.get(1).unwrap_or_default();
-    let names = names(call.measured(2, &limit::NAMES));
+    let names = names(call.measured(2, &size_limit::NAMES));
     // SAFETY: looks up the catalogs; the tuple is given back. pg_index has the table in
     // `indrelid`, and expressions as PostgreSQL has written them.
     unsafe {
@@ -161,7 +160,7 @@ fn owner_of(call: &Call) -> Result<pg_sys::Oid, Error> {
 fn text(call: &Call) -> &CStr {
     // SAFETY: declared as text; the copy is NUL-terminated, and lives as long as the call.
     unsafe {
-        let text = pg_sys::text_to_cstring(call.measured(1, &limit::QUERY).cast_mut_ptr());
+        let text = pg_sys::text_to_cstring(call.measured(1, &size_limit::QUERY).cast_mut_ptr());
         CStr::from_ptr(text)
     }
 }

@@ -7,14 +7,13 @@ use pgrx::spi::quote_literal;
 use pgrx::{IntoDatum, pg_sys};
 use serde_json::Value;
 
-use super::super::encoding::{DatabaseText, from_server};
-use super::super::error::{self, Error};
-use super::super::limit::{self, Limit};
-use super::super::{
-    catalog, compat, label, lease_wait, mark, os_clock, session, session_generator, shmem, spi,
-    time,
-};
-use super::call::{Call, c_function, columns};
+use crate::postgres::encoding::{DatabaseText, from_server};
+use crate::postgres::size_limit::{self, Limit};
+use crate::postgres::{catalog, compat, spi, time};
+use crate::server::{os_clock, shmem};
+use crate::session::{self, generator, label, lease_wait, mark};
+use crate::sql::call::{Call, c_function, columns};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::layout::OrderError;
 use snowflake_core::label::excerpt::excerpt;
 use snowflake_core::label::presets;
@@ -80,12 +79,12 @@ c_function!(snowflake_create_generator, |call| {
     if call.is_null(0) {
         return Ok(None);
     }
-    let name = call.measured(0, &limit::NAME).cast_mut_ptr();
+    let name = call.measured(0, &size_limit::NAME).cast_mut_ptr();
     let text = match call.is_null(1) {
         true => "".into(),
-        false => call.text(1, &limit::LABEL),
+        false => call.text(1, &size_limit::LABEL),
     };
-    session_generator::prevent_where_nextval_is(c"snowflake_create_generator()");
+    generator::prevent_where_nextval_is(c"snowflake_create_generator()");
     let (label, described) = changed(call, &text, 2)?;
     let layout = described.layout();
     // Checked here and not with the label: a dump must restore at any time.
@@ -136,7 +135,7 @@ c_function!(snowflake_alter_generator, |call| {
     let Some(relation) = call.get(0) else {
         return Ok(());
     };
-    session_generator::prevent_where_nextval_is(c"snowflake_alter_generator()");
+    generator::prevent_where_nextval_is(c"snowflake_alter_generator()");
     let entry = session::of_named(relation)?;
     let owner = catalog::owner_of(relation).ok_or_else(|| error::no_such_relation(relation))?;
     // SAFETY: looks up the catalogs.

@@ -6,9 +6,9 @@
 
 use pgrx::{JsonB, pg_sys};
 
-use super::super::error::{self, Error};
-use super::super::time;
-use super::call::{Call, Whose, by_layout, c_function, columns};
+use crate::postgres::time;
+use crate::sql::call::{Call, Whose, by_layout, c_function, columns};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::layout::{FieldRole, Layout, LayoutError};
 use snowflake_core::id::{SnowflakeId, Tick};
 use snowflake_core::label::{Field, Label};

@@ -2,9 +2,8 @@
 
 use pgrx::pg_sys;
 
-use super::super::encoding::DatabaseText;
-use super::super::time;
-use super::call::{Whose, c_function};
+use crate::postgres::{encoding::DatabaseText, time};
+use crate::sql::call::{Whose, c_function};
 use snowflake_core::id::SnowflakeId;
 use snowflake_core::label::explain;
 

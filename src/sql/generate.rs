@@ -3,11 +3,11 @@
 use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys;
 
-use super::super::error::{self, Error};
-use super::super::issue::{self, Chunk};
-use super::super::session_generator::{self, Purpose, SessionGenerator};
-use super::super::shmem;
-use super::call::{Call, c_function};
+use crate::server::shmem;
+use crate::session::generator::{self, Purpose, SessionGenerator};
+use crate::session::issue::{self, Chunk};
+use crate::sql::call::{Call, c_function};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::SnowflakeId;
 
 /// The largest batch.
@@ -139,7 +139,7 @@ c_function!(snowflake_nextval_block, |call| {
 c_function!(snowflake_observe, |call| {
     shmem::shared()?;
     let entry = call.entry(1)?;
-    session_generator::prevent_where_nextval_is(c"snowflake_observe()");
+    generator::prevent_where_nextval_is(c"snowflake_observe()");
     issue::observe(entry, SnowflakeId::new(call.number(0)))
 });
 

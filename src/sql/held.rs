@@ -1,37 +1,49 @@
-//! The two ways by which what users call keeps the extension first: see [`super::super::guard`].
+//! The two ways by which what users call keeps the extension first: see [`crate::postgres::own_tables`].
 
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::super::error::Error;
-use super::super::guard::{self, Until};
-use super::super::spi;
-use super::call::{Call, c_function};
+use crate::postgres::own_tables::{self, Until};
+use crate::postgres::spi;
+use crate::sql::call::{Call, c_function};
+use crate::sql::error::{self, Error};
 
 // `snowflake_internal_hold()`: for functions. The transaction keeps the lock.
 c_function!(snowflake_internal_hold, |call| {
-    guard::hold(call.function()?, Until::EndOfTransaction).map(drop)
+    own_tables::hold(call.function()?, Until::EndOfTransaction).map(drop)
 });
 
 // A procedure that may commit: it calls the one of the same name and arguments in the schema
 // of the extension's internal functions, and keeps the extension over all its transactions. In a
 // transaction block, a COMMIT fails anyway, and the lock is that of the transaction: an exception
 // block gives it back with the rest.
-c_function!(snowflake_internal_held_procedure, |call| {
+c_function!(snowflake_internal_held_procedure, call_held);
+
+// One that always commits, so that it cannot run in a transaction block.
+c_function!(snowflake_internal_committing_procedure, |call| {
+    if call.may_commit() {
+        return call_held(call);
+    }
+    // SAFETY: the function that is called has a name, which is NUL-terminated.
+    let name = unsafe { CStr::from_ptr(pg_sys::get_func_name(call.function()?)) };
+    Err(error::needs_to_commit(&name.to_string_lossy()))
+});
+
+fn call_held(call: &Call) -> Result<(), Error> {
     let function = call.function()?;
     let may_commit = call.may_commit();
     let until = match may_commit {
         true => Until::GivenBack,
         false => Until::EndOfTransaction,
     };
-    let held = guard::hold(function, until)?;
+    let held = own_tables::hold(function, until)?;
     call_inner(call, function, held.schema, may_commit)?;
     if may_commit {
         held.give_back();
     }
     Ok(())
-});
+}
 
 /// Calls the procedure in `schema`.
 fn call_inner(

@@ -6,14 +6,15 @@ use pgrx::datum::FromDatum;
 use pgrx::spi::quote_literal;
 use pgrx::{PgList, pg_sys};
 
-use super::super::encoding::{from_server, to_server};
-use super::super::error::{self, Error};
-use super::super::guard::{self, Until};
-use super::super::limit;
-use super::super::session;
-use super::super::session_generator::{self, SessionGenerator};
-use super::super::{catalog, compat, generator_horizon, label, shmem, spi, time};
-use super::call::{c_function, columns};
+use crate::postgres::encoding::{from_server, to_server};
+use crate::postgres::own_tables::{self, Until};
+use crate::postgres::{catalog, compat, size_limit, spi, time};
+use crate::server::shmem;
+use crate::session;
+use crate::session::generator::{self, SessionGenerator};
+use crate::session::{horizon, horizon_error, label};
+use crate::sql::call::{c_function, columns};
+use crate::sql::error::Error;
 use snowflake_core::horizon::Processes;
 use snowflake_core::id::UnixMillis;
 
@@ -23,18 +24,18 @@ c_function!(snowflake_horizon, |call| {
     let entry = call.entry(0)?;
     // SAFETY: reads shared memory, and a variable of this process.
     if unsafe { pg_sys::RecoveryInProgress() } {
-        return Err(error::no_horizon::in_recovery());
+        return Err(horizon_error::in_recovery());
     }
-    session_generator::prevent_where_nextval_is(c"snowflake_horizon()");
+    generator::prevent_where_nextval_is(c"snowflake_horizon()");
     // SAFETY: a variable of this process.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
-        return Err(error::no_horizon::old_snapshot());
+        return Err(horizon_error::old_snapshot());
     }
     // A change of the label waits for us, and we wait for it.
     entry.lock_for(catalog::ANY_USE)?;
-    generator_horizon::check_ascends(entry)?;
-    let at = generator_horizon::read(entry)?;
-    generator_horizon::least_id(entry, at)
+    horizon::check_ascends(entry)?;
+    let at = horizon::read(entry)?;
+    horizon::least_id(entry, at)
 });
 
 // `snowflake_horizon_support(internal) -> internal`: the planner asks it to simplify a call of
@@ -49,10 +50,10 @@ c_function!(snowflake_horizon_support, |call| {
         if (*request).type_ == pg_sys::NodeTag::T_SupportRequestSimplify {
             let request = &*request.cast::<pg_sys::SupportRequestSimplify>();
             if request.root.is_null() {
-                return Err(error::no_horizon::outside_of_query());
+                return Err(horizon_error::outside_of_query());
             }
             if is_beside_tables(request.root) {
-                return Err(error::no_horizon::beside_tables());
+                return Err(horizon_error::beside_tables());
             }
         }
     }
@@ -158,17 +159,15 @@ c_function!(snowflake_horizon_held, |call| {
 
 // The trigger `snowflake_check_horizon([column [, generator]])`.
 c_function!(snowflake_check_horizon, |call| {
-    let trigger = call
-        .trigger()
-        .ok_or_else(error::no_horizon::not_a_trigger)?;
+    let trigger = call.trigger().ok_or_else(horizon_error::not_a_trigger)?;
     let event = trigger.tg_event;
     let is_update = match event & pg_sys::TRIGGER_EVENT_OPMASK {
         pg_sys::TRIGGER_EVENT_INSERT => false,
         pg_sys::TRIGGER_EVENT_UPDATE => true,
-        _ => return Err(error::no_horizon::not_a_trigger()),
+        _ => return Err(horizon_error::not_a_trigger()),
     };
     if event & pg_sys::TRIGGER_EVENT_ROW == 0 {
-        return Err(error::no_horizon::not_a_trigger());
+        return Err(horizon_error::not_a_trigger());
     }
     let row = if is_update {
         trigger.tg_newtuple
@@ -177,8 +176,7 @@ c_function!(snowflake_check_horizon, |call| {
     };
     // SAFETY: PostgreSQL calls a trigger with its description.
     let number = unsafe { (*trigger.tg_trigger).tgoid };
-    let (column, entry) =
-        generator_horizon::of_trigger(number, || find(trigger, call.function()?))?;
+    let (column, entry) = horizon::of_trigger(number, || find(trigger, call.function()?))?;
     let value = |tuple| {
         let mut is_null = false;
         // SAFETY: a row of the trigger's relation, which has this column, a bigint.
@@ -192,7 +190,7 @@ c_function!(snowflake_check_horizon, |call| {
     if let Some(id) = id
         && !(is_update && value(trigger.tg_trigtuple) == Some(id))
     {
-        generator_horizon::insert(entry, id)?;
+        horizon::insert(entry, id)?;
     }
     Ok(pg_sys::Datum::from(row))
 });
@@ -203,7 +201,7 @@ fn find(
     function: pg_sys::Oid,
 ) -> Result<(i32, &'static SessionGenerator), Error> {
     shmem::shared()?;
-    guard::hold(function, Until::EndOfTransaction)?;
+    own_tables::hold(function, Until::EndOfTransaction)?;
     // SAFETY: PostgreSQL calls a trigger with its relation, and with as many arguments as it
     // says, NUL-terminated.
     let (relation, owner, arguments) = unsafe {
@@ -211,7 +209,7 @@ fn find(
         let count = usize::try_from(its.tgnargs).unwrap_or(0);
         let argument = |index| {
             let argument = CStr::from_ptr(*its.tgargs.add(index));
-            limit::NAME.check(argument.count_bytes())?;
+            size_limit::NAME.check(argument.count_bytes())?;
             Ok(from_server(argument))
         };
         let arguments: Result<Vec<_>, Error> = (0..count.min(2)).map(argument).collect();
@@ -228,7 +226,7 @@ fn find(
                  JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
                  WHERE i.indrelid = {oid} AND i.indisprimary AND i.indnkeyatts = 1"
             ))?;
-            let key = key.ok_or_else(|| error::no_horizon::no_ordered_column(&table()))?;
+            let key = key.ok_or_else(|| horizon_error::no_ordered_column(&table()))?;
             key.text("column")
         }
     };
@@ -244,7 +242,7 @@ fn find(
             );
         is_bigint.then_some(number)
     };
-    let number = number.ok_or_else(|| error::no_horizon::unfit_column(&table(), &column))?;
+    let number = number.ok_or_else(|| horizon_error::unfit_column(&table(), &column))?;
     let generator = match arguments.get(1) {
         Some(name) => {
             // Not by the search path of the session that inserts.
@@ -261,7 +259,7 @@ fn find(
                 own = quote_literal(&own)
             ))?;
             let found = found.and_then(|row| row.get("oid").map(str::to_string));
-            Some(found.ok_or_else(|| error::no_horizon::unknown_generator(name))?)
+            Some(found.ok_or_else(|| horizon_error::unknown_generator(name))?)
         }
         // A partition that was attached need not have the default of the table that is used.
         None => spi::read_one(&format!(
@@ -278,17 +276,17 @@ fn find(
     };
     let generator = generator.and_then(|generator| generator.parse().ok());
     let generator: u32 =
-        generator.ok_or_else(|| error::no_horizon::no_default_to_follow(&table(), &column))?;
+        generator.ok_or_else(|| horizon_error::no_default_to_follow(&table(), &column))?;
     let generator = pg_sys::Oid::from(generator);
     let entry = session::of_named(generator)?;
     // A session that inserts holds back the generator's readers: so its table's owner must be one
     // who may use the generator.
     if !catalog::has_privilege_of(generator, owner, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {
         let (name, role) = (entry.name(), catalog::role_name(owner));
-        return Err(error::no_horizon::owner_lacks_usage(&name, &role));
+        return Err(horizon_error::owner_lacks_usage(&name, &role));
     }
     entry.lock();
-    generator_horizon::check_ascends(entry)?;
+    horizon::check_ascends(entry)?;
     Ok((number, entry))
 }
 
@@ -306,9 +304,7 @@ pub fn lag(entry: &SessionGenerator, locked: &[(u64, UnixMillis)], now: UnixMill
     }
     let key = entry.key();
     let shared = shmem::shared().ok()?;
-    let at = shared.with_slot(key, |slot| {
-        generator_horizon::at(shared, key, slot, locked, now)
-    })?;
+    let at = shared.with_slot(key, |slot| horizon::at(shared, key, slot, locked, now))?;
     // Exact: far below 2^53.
     #[allow(clippy::cast_precision_loss)]
     Some(now.since(at).get().max(0) as f64)

@@ -5,16 +5,15 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::DatabaseText;
-use super::super::error::{self, Error};
-use super::super::label::{self, Described};
-use super::super::session;
-use super::super::session_generator::SessionGenerator;
-use super::super::{
-    catalog, compat, guc, keeper, lease_wait, mark, os_clock, shmem, time, tx_holds,
-};
-use super::call::{c_function, columns};
-use super::create::{told, told_row};
+use crate::keeper;
+use crate::postgres::{catalog, compat, encoding::DatabaseText, time};
+use crate::server::{guc, lease_error, os_clock, shmem};
+use crate::session;
+use crate::session::label::{self, ParsedLabel};
+use crate::session::{generator::SessionGenerator, lease_wait, mark, tx_holds};
+use crate::sql::call::{c_function, columns};
+use crate::sql::create::{told, told_row};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::{Millis, Position, UnixMillis};
 use snowflake_core::label::KEYS;
 use snowflake_core::label::generator::Generator;
@@ -116,7 +115,7 @@ impl Causes {
         Self {
             lease: began.map(|(floor, since, because)| {
                 let left = floor.since(since).minus(now.since(since).half());
-                (left, error::keeper::because(because))
+                (left, lease_error::because(because))
             }),
             rollback: OnceCell::new(),
         }
@@ -223,7 +222,7 @@ c_function!(snowflake_generators, |call| {
 /// Why this server can issue no IDs, whatever its clock does.
 fn problem(
     entry: &SessionGenerator,
-    described: &Described,
+    described: &ParsedLabel,
     no_mark: Option<MarkError>,
 ) -> Option<Error> {
     let (name, generator) = (entry.name(), &described.generator);
@@ -286,7 +285,7 @@ c_function!(snowflake_worker, |call| {
             .map(|until| time::to_datum(until.as_nodes_clock())),
         shown.last_contact.map(time::to_datum),
         shown.clock_ahead.map(time::interval),
-        failure.map(|obstacle| DatabaseText(error::keeper::with_host(&obstacle))),
+        failure.map(|obstacle| DatabaseText(lease_error::with_host(&obstacle))),
         shown.since.filter(|_| worker.is_some()).map(time::to_datum),
     ]))
 });
@@ -313,7 +312,7 @@ c_function!(pg_stat_snowflake, |call| {
             millis(counts.reservation_nanos),
             // Already a timestamptz.
             counts.reset_at,
-            super::horizon_functions::lag(entry, &locked, now),
+            crate::sql::horizon_functions::lag(entry, &locked, now),
         ])
     });
     call.rows(rows);

@@ -3,9 +3,9 @@
 //!
 //! It works without preloading, on a standby, and for a role without any privilege.
 
-use super::super::encoding::DatabaseText;
-use super::super::{error, guc, os_clock, shmem, time};
-use super::call::{c_function, columns};
+use crate::postgres::{encoding::DatabaseText, time};
+use crate::server::{guc, lease_error, os_clock, shmem};
+use crate::sql::call::{c_function, columns};
 
 /// As the extension's versions are written.
 const VERSION: &str = concat!(
@@ -35,7 +35,7 @@ c_function!(snowflake_internal_library, |call| {
         failure.as_ref().map(|it| time::to_datum(it.since)),
         failure
             .as_ref()
-            .map(|it| DatabaseText(error::keeper::seen_by_caller(it))),
+            .map(|it| DatabaseText(lease_error::seen_by_caller(it))),
         failure.as_ref().map(|it| it.is_unreachable),
         failure.map(|it| DatabaseText(it.remedy.get())),
         jumped.filter(|by| *by > limit).map(time::interval),

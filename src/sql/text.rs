@@ -1,15 +1,14 @@
 //! IDs as text, and masked.
 
-use super::super::encoding::DatabaseText;
-use super::super::error::{self, Error};
-use super::super::limit;
-use super::call::{Call, c_function};
+use crate::postgres::{encoding::DatabaseText, size_limit};
+use crate::sql::call::{Call, c_function};
+use crate::sql::error::{self, Error};
 use snowflake_core::id::SnowflakeId;
 use snowflake_core::id::mask::{self, MaskKey, Version};
 use snowflake_core::id::text::Alphabet;
 
 fn alphabet(call: &Call) -> Result<Alphabet, Error> {
-    let name = call.text(1, &limit::ID);
+    let name = call.text(1, &size_limit::ID);
     Alphabet::named(&name).ok_or_else(|| error::unknown_alphabet(&name))
 }
 
@@ -21,7 +20,7 @@ c_function!(snowflake_to_text, |call| {
 
 // `snowflake_from_text(id_text, alphabet) -> bigint`.
 c_function!(snowflake_from_text, |call| {
-    let (text, alphabet) = (call.text(0, &limit::ID), alphabet(call)?);
+    let (text, alphabet) = (call.text(0, &size_limit::ID), alphabet(call)?);
     let id = alphabet.read(&text);
     let id = id.map_err(|error| error::not_a_text(&text, alphabet, error))?;
     Ok(id.get())
@@ -29,7 +28,7 @@ c_function!(snowflake_from_text, |call| {
 
 /// The argument that is a key.
 fn key(call: &Call, index: usize) -> Result<MaskKey, Error> {
-    key_of(call.bytes(index, &limit::KEY))
+    key_of(call.bytes(index, &size_limit::KEY))
 }
 
 fn key_of(bytes: &[u8]) -> Result<MaskKey, Error> {
@@ -68,7 +67,7 @@ c_function!(snowflake_mask_text, |call| {
 
 // `snowflake_unmask(masked, key, version) -> bigint`; NULL if the key has another version.
 c_function!(snowflake_unmask_text, |call| {
-    let (text, key, version) = (call.text(0, &limit::ID), key(call, 1)?, version(call)?);
+    let (text, key, version) = (call.text(0, &size_limit::ID), key(call, 1)?, version(call)?);
     let (mask, its) = mask::read(&text).map_err(|error| error::not_a_mask(&text, error))?;
     Ok((its == version).then(|| key.unmask(mask).get()))
 });

@@ -9,7 +9,7 @@ mod tests {
 
     use pgrx::prelude::*;
 
-    use crate::backend_wait::Backend;
+    use crate::postgres::backend_wait::Backend;
     use snowflake_registry_client::libpq::wait::{Stop, Thread, Waiter};
     use snowflake_registry_client::libpq::{Connection, Conninfo, LibpqError, ResultRows};
 

@@ -16,7 +16,7 @@ use snowflake_core::label::policy::Policy;
 use snowflake_core::protocol::clock::Reading;
 use snowflake_core::protocol::clock_seq::ClockSeqHistory;
 use snowflake_core::protocol::cursor::{Clocks, Live, Step};
-use snowflake_core::protocol::plan::{Plan, Planned};
+use snowflake_core::protocol::plan::{NewPlan, Plan};
 use snowflake_core::protocol::tenure::{Generation, Tenure};
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -126,7 +126,7 @@ impl Shared {
             lead: Millis::ZERO,
             switches: false,
         };
-        let Ok(durable) = Planned::new(plan).write(|_| Ok::<_, Infallible>(()));
+        let Ok(durable) = NewPlan::new(plan).write(|_| Ok::<_, Infallible>(()));
         assert!(durable.move_cursor(&GENERATOR, &live).publish(&live));
         Self(live)
     }

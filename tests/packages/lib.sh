@@ -6,10 +6,9 @@
 # PostgreSQL OF. It has what the base has, or what mmdebstrap's options say. UPDATES=1 also takes
 # this distribution's security updates: Rust 1.96 is one.
 make_chroot() {
-    local mirror suite lines=() wanted=()
-    command -v mmdebstrap >/dev/null || wanted+=(mmdebstrap)
-    if [ "${OF:-}" = 16 ] && [ ! -e "$ubuntu" ]; then wanted+=(python-apt-common); fi
-    install_wanted
+    local mirror suite lines=()
+    need mmdebstrap:mmdebstrap
+    if [ "${OF:-}" = 16 ]; then need "$ubuntu:python-apt-common"; fi
     root=$(mktemp -d "${TMPDIR:-/var/tmp}/snowflake_id.XXXXXX")
     chmod 755 "$root"
     trap 'rm -rf --one-file-system "$root"' EXIT

@@ -6,7 +6,7 @@
 //! - It decides nothing about worker IDs: requests, replies and what is stored are
 //!   `snowflake_core`'s.
 //! - Its errors are values. Only what a library, the system or another server has said, and
-//!   what is wrong with a URL, is text. The extension's `error` room makes messages of them.
+//!   what is wrong with a URL, is text. The extension makes messages of them, in files with `error` in their names.
 //!
 //! # Why it is no library of its own
 //!

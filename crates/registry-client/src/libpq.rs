@@ -40,7 +40,7 @@ pub use conninfo::Conninfo;
 use conninfo::OptionList;
 use snowflake_core::id::Millis;
 use snowflake_core::label::duration::rounded;
-use wait::{Ended, Ready, Waiter, Wanted};
+use wait::{Ready, SocketEvent, WaitEnded, Waiter};
 
 /// The longest result, and the longest text of libpq's. Copies are in memory that is not
 /// PostgreSQL's, whose lack would end the server.
@@ -88,8 +88,8 @@ impl fmt::Display for LibpqError {
 
 impl std::error::Error for LibpqError {}
 
-impl From<Ended> for LibpqError {
-    fn from(_: Ended) -> Self {
+impl From<WaitEnded> for LibpqError {
+    fn from(_: WaitEnded) -> Self {
         Self::Ended
     }
 }
@@ -128,7 +128,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    fn wait(&mut self, socket: c_int, wanted: Wanted) -> Result<Ready, Ended> {
+    fn wait(&mut self, socket: c_int, wanted: SocketEvent) -> Result<Ready, WaitEnded> {
         if self.is_late {
             return Ok(Ready::No);
         }
@@ -230,7 +230,7 @@ impl Connection {
 
     /// Goes on until the server is reached, or until the deadline.
     fn poll(&mut self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, LibpqError> {
-        let mut wanted = Wanted::Write;
+        let mut wanted = SocketEvent::Write;
         let mut wait = Patience::new(deadline, waiter);
         loop {
             if let Ready::No = wait.wait(self.socket()?, wanted)? {
@@ -240,8 +240,8 @@ impl Connection {
             wanted = match unsafe { pq_sys::PQconnectPoll(self.raw.as_ptr()) } {
                 Polling::PGRES_POLLING_OK => break,
                 Polling::PGRES_POLLING_FAILED => return Err(LibpqError::Connect(self.message())),
-                Polling::PGRES_POLLING_WRITING => Wanted::Write,
-                Polling::PGRES_POLLING_READING | Polling::PGRES_POLLING_ACTIVE => Wanted::Read,
+                Polling::PGRES_POLLING_WRITING => SocketEvent::Write,
+                Polling::PGRES_POLLING_READING | Polling::PGRES_POLLING_ACTIVE => SocketEvent::Read,
             };
         }
         // SAFETY: a connection that has been made.
@@ -341,7 +341,7 @@ impl Connection {
                 0 => return Ok(Ready::Yes),
                 1 => {
                     // The server may wait for us to read before it reads.
-                    if let Ready::No = wait.wait(self.socket()?, Wanted::Either)? {
+                    if let Ready::No = wait.wait(self.socket()?, SocketEvent::Either)? {
                         return Ok(Ready::No);
                     }
                     self.consume()?;
@@ -363,7 +363,7 @@ impl Connection {
         loop {
             // SAFETY: a connection that has been made, as below.
             while unsafe { pq_sys::PQisBusy(self.raw.as_ptr()) } == 1 {
-                if let Ready::No = wait.wait(self.socket()?, Wanted::Read)? {
+                if let Ready::No = wait.wait(self.socket()?, SocketEvent::Read)? {
                     return Ok(None);
                 }
                 self.consume()?;

@@ -195,7 +195,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::libpq::wait::{Ended, Thread, Waiter, Wanted};
+    use crate::libpq::wait::{SocketEvent, Thread, WaitEnded, Waiter};
 
     /// Waits for an outcome, or for the end of the thread.
     fn wait<O>(bell: &Bell, client: &Client<u32, O>) -> Option<O> {
@@ -243,7 +243,7 @@ mod tests {
         let hanging = start(&bell, move |worker: Worker<u32, u32>| {
             while let Some(job) = worker.next() {
                 let late = Instant::now() + Duration::from_secs(600);
-                let _ = Thread(worker.stop()).wait(there.as_raw_fd(), Wanted::Read, late);
+                let _ = Thread(worker.stop()).wait(there.as_raw_fd(), SocketEvent::Read, late);
                 worker.reply(job);
             }
         })
@@ -296,7 +296,7 @@ mod tests {
             // A connection on which nothing comes; another job lies in the mailbox.
             let (_here, there) = UnixStream::pair().unwrap();
             let late = Instant::now() + Duration::from_secs(600);
-            let waited = Thread(worker.stop()).wait(there.as_raw_fd(), Wanted::Read, late);
+            let waited = Thread(worker.stop()).wait(there.as_raw_fd(), SocketEvent::Read, late);
             told.send(Ok(waited)).unwrap();
             told.send(Err(worker.next())).unwrap();
         })
@@ -305,7 +305,7 @@ mod tests {
         client.send(2);
         assert_eq!(ends.recv().unwrap(), Err(Some(1)));
         drop(client);
-        assert_eq!(ends.recv().unwrap(), Ok(Err(Ended)));
+        assert_eq!(ends.recv().unwrap(), Ok(Err(WaitEnded)));
         assert_eq!(ends.recv().unwrap(), Err(None), "its job is given up");
     }
 }

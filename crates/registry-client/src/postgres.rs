@@ -18,7 +18,7 @@ use crate::libpq::{Connection, Conninfo, LibpqError, hosts};
 use crate::wire::{self, MessageError};
 use snowflake_core::lease::{Answer, RegistryError, Reply, Request};
 use watch::Watch;
-pub use watch::{Finding, Found};
+pub use watch::{Finding, OtherHost};
 
 /// The function of schema `_snowflake` with this name that is the extension's: the owner of that
 /// database can make no function in C, and none of a superuser's.
@@ -98,7 +98,7 @@ pub struct PostgresRegistry {
     /// The place of the host that is asked first.
     first: usize,
     /// The connection to that host.
-    session: Option<There>,
+    session: Option<OpenConnection>,
     /// When this server's postmaster started.
     started: i64,
     here: Arc<AtomicBool>,
@@ -126,14 +126,14 @@ impl From<LibpqError> for PostgresError {
 
 /// What a host has said to a request.
 #[derive(Debug)]
-pub struct Said {
+pub struct HostReply {
     /// The host, as libpq's messages name it; empty if a message of libpq's names it, or if none
     /// was asked.
     pub host: String,
     pub reply: Result<Reply, PostgresError>,
 }
 
-impl Said {
+impl HostReply {
     fn nothing(why: impl Into<PostgresError>) -> Self {
         Self {
             host: String::new(),
@@ -192,7 +192,7 @@ impl PostgresRegistry {
 
     /// What became of a request, and what hosts have said whose answer does not count. Takes no
     /// longer, but for a look-up of a host name.
-    pub fn ask(&mut self, request: &Request, until: Instant) -> (Said, Vec<Said>) {
+    pub fn ask(&mut self, request: &Request, until: Instant) -> (HostReply, Vec<HostReply>) {
         if let Some(newer) = self.watch.newer() {
             (self.first, self.session) = (newer, None);
         }
@@ -200,7 +200,7 @@ impl PostgresRegistry {
         if self.session.is_none() {
             match self.server.as_ref().map_err(Clone::clone).and_then(hosts) {
                 Ok(hosts) => self.hosts = hosts,
-                Err(why) => return (Said::nothing(why), Vec::new()),
+                Err(why) => return (HostReply::nothing(why), Vec::new()),
             }
             if self.has_several_hosts() && !remembers {
                 let waiter = &mut Thread(&self.stop);
@@ -243,7 +243,7 @@ impl PostgresRegistry {
     }
 
     /// Looks at the other hosts now and then, if this one has replied.
-    fn watch_others(&mut self, said: &Said, request: &Request, until: Instant) {
+    fn watch_others(&mut self, said: &HostReply, request: &Request, until: Instant) {
         if let (Ok(reply), Some(there)) = (&said.reply, &self.session)
             && self.has_several_hosts()
         {
@@ -264,7 +264,7 @@ impl PostgresRegistry {
     }
 
     /// Asks the host that is first.
-    fn ask_first(&mut self, share: (Instant, usize), request: &Request) -> Said {
+    fn ask_first(&mut self, share: (Instant, usize), request: &Request) -> HostReply {
         if let Some(session) = self.session.take() {
             let said = self.ask_in(session, request, share.0);
             // A connection that was made for an earlier request may be gone since long.
@@ -274,15 +274,15 @@ impl PostgresRegistry {
             }
         }
         let Some(host) = self.hosts.get(self.first) else {
-            return Said::nothing(LibpqError::Conninfo);
+            return HostReply::nothing(LibpqError::Conninfo);
         };
-        match There::of_host(host, share, &mut Thread(&self.stop)) {
+        match OpenConnection::of_host(host, share, &mut Thread(&self.stop)) {
             Ok(there) => {
                 let is_here = there.started == Some(self.started);
                 self.here.store(is_here, Ordering::Relaxed);
                 self.ask_in(there, request, share.0)
             }
-            Err((host, why)) => Said {
+            Err((host, why)) => HostReply {
                 host,
                 reply: Err(why),
             },
@@ -290,18 +290,23 @@ impl PostgresRegistry {
     }
 
     /// Asks, and keeps the connection if it can be used further.
-    fn ask_in(&mut self, mut session: There, request: &Request, until: Instant) -> Said {
+    fn ask_in(
+        &mut self,
+        mut session: OpenConnection,
+        request: &Request,
+        until: Instant,
+    ) -> HostReply {
         let reply = session.ask(&self.pool, request, until, &mut Thread(&self.stop));
         let host = session.connection.place();
         if session.connection.is_usable() {
             self.session = Some(session);
         }
-        Said { host, reply }
+        HostReply { host, reply }
     }
 }
 
 /// A connection that is set up, and where it leads.
-struct There {
+struct OpenConnection {
     connection: Connection,
     /// The OID of the extension's function, or that of none.
     found: u32,
@@ -312,7 +317,7 @@ struct There {
     database: String,
 }
 
-impl There {
+impl OpenConnection {
     /// Connects to the first host that will do.
     fn of(
         server: &Conninfo,
@@ -435,7 +440,7 @@ pub fn is_database(
     until: Instant,
     waiter: &mut dyn Waiter,
 ) -> Result<bool, PostgresError> {
-    match There::of(&server(registry)?, until, waiter) {
+    match OpenConnection::of(&server(registry)?, until, waiter) {
         Ok(there) => Ok(there.started == Some(started) && there.database == database),
         Err(PostgresError::NoExtension) => Ok(false),
         Err(error) => Err(error),
@@ -472,7 +477,7 @@ fn read_host(
     until: Instant,
     waiter: &mut dyn Waiter,
 ) -> Result<Option<String>, PostgresError> {
-    let mut there = There::of(host, until, waiter)?;
+    let mut there = OpenConnection::of(host, until, waiter)?;
     let found = there.find(find!("read_registry"), until, waiter)?;
     let call = call_of("read_registry", "", "", found);
     // The parameters are of no use.

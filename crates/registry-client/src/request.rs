@@ -21,7 +21,7 @@ use crate::etcd::host::{EtcdError, EtcdRegistry};
 use crate::etcd::url::{self, Url};
 use crate::libpq::wait::Stop;
 use crate::mailbox::{self, Bell, Worker};
-use crate::postgres::{Finding, PostgresError, PostgresRegistry, Said};
+use crate::postgres::{Finding, HostReply, PostgresError, PostgresRegistry};
 use snowflake_core::lease::{Reply, Request};
 
 /// A request of the keeper.
@@ -35,25 +35,25 @@ struct Job {
 pub struct RequestOutcome {
     /// The number of the request.
     pub number: u64,
-    pub heard: Heard,
+    pub heard: RegistryAnswer,
 }
 
 /// What was heard of the registry.
-pub struct Heard {
+pub struct RegistryAnswer {
     pub reply: Result<Reply, RequestError>,
     /// The host that has said so; empty if that is not known, or in etcd.
     pub host: String,
     /// The registry has several hosts.
     pub has_several_hosts: bool,
     /// Hosts whose answer does not count.
-    pub others: Vec<Said>,
+    pub others: Vec<HostReply>,
     /// Other hosts that take writes, too.
     pub findings: Vec<Finding>,
     /// Why etcd takes no writes, or soon will not: a sentence, or nothing.
     pub grown: String,
 }
 
-impl From<Result<Reply, RequestError>> for Heard {
+impl From<Result<Reply, RequestError>> for RegistryAnswer {
     fn from(reply: Result<Reply, RequestError>) -> Self {
         Self {
             reply,
@@ -76,7 +76,7 @@ pub enum RequestError {
 }
 
 /// Carries a request to a registry, until an instant at most.
-type Way = Box<dyn FnMut(&Request, Instant) -> Heard>;
+type Way = Box<dyn FnMut(&Request, Instant) -> RegistryAnswer>;
 
 /// The way to the registry of a setting.
 fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, started: i64) -> Way {
@@ -84,7 +84,7 @@ fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, star
         let mut registry = PostgresRegistry::new(registry, pool, stop.clone(), here, started);
         return Box::new(move |request, until| {
             let (said, others) = registry.ask(request, until);
-            Heard {
+            RegistryAnswer {
                 reply: said.reply.map_err(RequestError::Postgres),
                 host: said.host,
                 has_several_hosts: registry.has_several_hosts(),
@@ -99,7 +99,7 @@ fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, star
         Ok(mut host) => Box::new(move |request, until| {
             let reply = host.ask(&pool, request, until);
             let grown = host.grown.clone();
-            Heard {
+            RegistryAnswer {
                 grown,
                 ..reply.map_err(RequestError::Etcd).into()
             }
@@ -116,9 +116,9 @@ const THREADS_MAX: usize = 8;
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts a thread as long as it lives.
-struct Alive;
+struct ThreadCount;
 
-impl Alive {
+impl ThreadCount {
     fn count() -> io::Result<Self> {
         // From here on, the number goes down when the value is dropped.
         let (before, alive) = (THREADS.fetch_add(1, Ordering::Relaxed), Self);
@@ -131,7 +131,7 @@ impl Alive {
     }
 }
 
-impl Drop for Alive {
+impl Drop for ThreadCount {
     fn drop(&mut self) {
         THREADS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -152,7 +152,7 @@ impl RegistryClient {
         here: &Arc<AtomicBool>,
         bell: &Bell,
     ) -> io::Result<Self> {
-        let alive = Alive::count()?;
+        let alive = ThreadCount::count()?;
         let (registry, pool) = (registry.to_string(), pool.to_string());
         let here = Arc::clone(here);
         let client = mailbox::start(bell, move |worker: Worker<Job, RequestOutcome>| {

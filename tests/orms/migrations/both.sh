@@ -60,7 +60,7 @@ errors() { ask "$1" "SELECT sum(value::bigint) FROM pg_stat_subscription_stats A
 failed() { [ "$(errors "$1")" -gt 0 ]; }
 
 for side in north south; do
-    PGDATABASE=postgres ask "$side" "CREATE DATABASE $PGDATABASE"
+    PGDATABASE=postgres ask "$side" "CREATE DATABASE ${application}_$mode"
     ask "$side" 'CREATE EXTENSION snowflake_id'
     ask "$side" "ALTER DATABASE $PGDATABASE SET snowflake_id.new_keys = $mode"
     at "$side" "${application}_migrate"

@@ -114,6 +114,25 @@ SELECT s.call, e.* FROM unnest(ARRAY[
     $$snowflake_check('many', layout => 'preset=nobody')$$, $$snowflake_check('many', generator => 'check_ids', layout => 'preset=twitter')$$]) AS s (call),
     error_of_check('SELECT * FROM ' || s.call) AS e;
 \x
+-- What cannot be read is said without the whole query.
+CREATE ROLE regress_check_reader;
+GRANT USAGE ON SCHEMA "Odd Schema" TO regress_check_reader;
+CREATE TABLE hidden (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
+GRANT SELECT ON hidden TO regress_check_reader;
+ALTER TABLE hidden ENABLE ROW LEVEL SECURITY;
+SET ROLE regress_check_reader;
+DO $$
+DECLARE
+    context text;
+BEGIN
+    PERFORM public.snowflake_check('"Odd Schema".hidden');
+EXCEPTION WHEN insufficient_privilege THEN
+    GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+    RAISE WARNING '%: %', SQLERRM, context ~ 'instant_or_null';
+END $$;
+RESET ROLE;
+DROP OWNED BY regress_check_reader;
+DROP ROLE regress_check_reader;
 -- Read-only transactions can check.
 BEGIN READ ONLY;
 SELECT count(*) FROM snowflake_check('many');

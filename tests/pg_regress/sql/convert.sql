@@ -159,10 +159,10 @@ INSERT INTO b.orders ("customer's", again, made) SELECT n, nullif(n / 2, 0), '20
 INSERT INTO b.extras VALUES (1), (2);
 INSERT INTO b.extra_notes (extra_id) VALUES (1), (2);
 CREATE TABLE b.before AS SELECT * FROM b.both;
-SELECT statement FROM snowflake_convert_plan(schemas => '{b}', backfill => true, worker_id => 1000) WHERE action IN ('backfill', 'drop', 'alter', 'make') AND statement !~ 'VIEW';
-SELECT note FROM snowflake_convert_plan(schemas => '{b}', backfill => true, worker_id => 1000) WHERE step IS NULL;
+SELECT statement FROM snowflake_convert_plan(schemas => '{b}', backfill => true, worker_id => 1000, also => '{b.extra_notes.old_order_id=none}') WHERE action IN ('backfill', 'drop', 'alter', 'make') AND statement !~ 'VIEW';
+SELECT note FROM snowflake_convert_plan(schemas => '{b}', backfill => true, worker_id => 1000, also => '{b.extra_notes.old_order_id=none}') WHERE step IS NULL;
 SET client_min_messages = warning;
-CALL snowflake_convert(schemas => '{b}', backfill => true, worker_id => 1000);
+CALL snowflake_convert(schemas => '{b}', backfill => true, worker_id => 1000, also => '{b.extra_notes.old_order_id=none}');
 RESET client_min_messages;
 SELECT count(*), count(DISTINCT new_id), min((snowflake_decode(new_id)).worker_id), max((snowflake_decode(new_id)).worker_id) FROM b.snowflake_old_ids;
 -- A tick holds 4096 IDs: 4999 customers are of the first one, and their last ones get IDs of the next.
@@ -174,7 +174,7 @@ SELECT conname, pg_get_constraintdef(oid), obj_description(oid, 'pg_constraint')
 SELECT min(extra_id) = (SELECT min(id) FROM b.customers) FROM b.extra_notes;
 INSERT INTO b.customers (name) VALUES ('new');
 SELECT name FROM b.customers ORDER BY id DESC LIMIT 1;
-SELECT statement FROM snowflake_convert_plan(schemas => '{b}', backfill => true, worker_id => 1000) WHERE statement IS NOT NULL;
+SELECT statement FROM snowflake_convert_plan(schemas => '{b}', backfill => true, worker_id => 1000, also => '{b.extra_notes.old_order_id=none}') WHERE statement IS NOT NULL;
 -- What old rows cannot have.
 CREATE FUNCTION c.refused(relations regclass[], backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT 1000, generator regclass DEFAULT NULL) RETURNS SETOF text LANGUAGE sql AS
     $$ SELECT note FROM snowflake_convert_plan(relations, generator => generator, backfill => true, backfill_by => backfill_by, worker_id => worker_id) WHERE action = 'obstacle' $$;

@@ -48,37 +48,67 @@ CREATE FUNCTION by_name() RETURNS text LANGUAGE sql AS 'SELECT max(name) FROM st
 SELECT note FROM snowflake_convert_plan('{status, ticket}', backfill => true, worker_id => 1000) WHERE step IS NULL;
 SELECT notes('status', 'ticket');
 
--- What makes an integer of a key again: then each INSERT fails.
+-- What makes an integer of a key again is an obstacle if each INSERT fails, else a note.
 CREATE TABLE forced (id serial PRIMARY KEY, v text, b int GENERATED ALWAYS AS ((id::text)::int) STORED, c text GENERATED ALWAYS AS (id::text) STORED);
 CREATE INDEX forced_back ON forced ((id::bigint::integer));
+CREATE INDEX forced_some ON forced ((id::bigint::integer)) WHERE v = 'x';
 CREATE INDEX forced_where ON forced (v) WHERE id::text::smallint > 0;
 CREATE INDEX forced_literal ON forced (v) WHERE id > '-5'::integer AND v <> ':: x::integer';
 CREATE INDEX forced_other ON forced ((v::integer));
-CREATE TABLE forced_log (x int, y bigint);
 CREATE TABLE forced_big (id bigserial PRIMARY KEY, v text);
 CREATE INDEX forced_bigint ON forced_big ((id::integer));
-CREATE RULE inserts AS ON INSERT TO forced DO ALSO INSERT INTO forced_log VALUES (NEW.id);
-CREATE RULE updates AS ON DELETE TO forced DO ALSO UPDATE forced_log SET x = OLD.id;
-CREATE RULE finds AS ON DELETE TO forced DO ALSO DELETE FROM forced_log WHERE x = OLD.id;
-CREATE RULE has_room AS ON INSERT TO forced DO ALSO INSERT INTO forced_log (y) VALUES (NEW.id);
-CREATE RULE of_others AS ON INSERT TO forced DO ALSO INSERT INTO forced_log (x) VALUES (1);
-CREATE AGGREGATE greatest_of(int) (sfunc = int4larger, stype = int);
-CREATE AGGREGATE least_of(int) (sfunc = int4smaller, stype = int);
-CREATE AGGREGATE least_of(bigint) (sfunc = int8smaller, stype = bigint);
-CREATE TYPE forced_row AS (forced_id int, n int);
-CREATE TYPE other_row AS (n int);
 SELECT notes('forced', 'forced_big');
-CALL snowflake_convert('{forced}');
-\set VERBOSITY sqlstate
-INSERT INTO forced (v) VALUES ('1');
-\set VERBOSITY default
-DROP RULE inserts ON forced;
-DROP INDEX forced_back, forced_where;
+SELECT obstacles('forced', 'forced_big');
+\set VERBOSITY terse
+SELECT snowflake_set_default('forced_big');
+DROP INDEX forced_back, forced_some, forced_where;
 ALTER TABLE forced DROP COLUMN b;
+CALL snowflake_convert('{forced}');
 INSERT INTO forced (v) VALUES ('1');
-DROP TABLE forced, forced_big, forced_log;
-DROP AGGREGATE greatest_of(int), least_of(int), least_of(bigint);
-DROP TYPE forced_row, other_row;
+DROP TABLE forced, forced_big;
+-- Conditions by plain comparisons: the least ID is above 2,147,483,647.
+CREATE TABLE small (id serial PRIMARY KEY CHECK (id > 0 AND id < 2147483648), "a key" int REFERENCES small CHECK ("a key" BETWEEN 1 AND 1000), v int CHECK (v < 5),
+    CONSTRAINT either CHECK (id < 5 OR v > 0), CONSTRAINT other CHECK (id > -5 AND v <= 9), CONSTRAINT large CHECK (id <= 9000000000000000000), CONSTRAINT one CHECK (id = 7));
+SELECT obstacles('small');
+SELECT n FROM notes('small') AS n WHERE n LIKE 'constraint%';
+SELECT count(*) FROM snowflake_convert_plan('{small}', set_default => false) WHERE action = 'obstacle';
+ALTER TABLE small ALTER id TYPE bigint, ALTER "a key" TYPE bigint, DROP CONSTRAINT one;
+SELECT snowflake_set_default('small');
+\set VERBOSITY default
+-- An operator of somebody else is no plain comparison.
+CREATE SCHEMA cn_three;
+CREATE FUNCTION cn_three.always(bigint, integer) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE OPERATOR cn_three.< (FUNCTION = cn_three.always, LEFTARG = bigint, RIGHTARG = integer);
+CREATE TABLE shadowed (id bigserial PRIMARY KEY CHECK (id OPERATOR(cn_three.<) 5));
+SELECT obstacles('shadowed');
+DROP TABLE small, shadowed;
+DROP SCHEMA cn_three CASCADE;
+-- Keys that are bigint already, and partitions.
+CREATE TABLE parts (id bigserial PRIMARY KEY, v text) PARTITION BY RANGE (id);
+CREATE TABLE part PARTITION OF parts FOR VALUES FROM (1) TO (1000);
+CREATE TABLE large (id bigserial PRIMARY KEY);
+INSERT INTO large VALUES (8900000000000000000);
+CREATE TABLE to_change (id serial PRIMARY KEY);
+SELECT regexp_replace(o, '[0-9]{19}', '...') FROM obstacles('parts', 'large', 'to_change') AS o;
+SELECT regexp_replace(o, '[0-9]{19}', '...') FROM online('parts', 'large', 'to_change') AS o WHERE o LIKE 'obstacle%';
+DROP TABLE parts, large, to_change;
+-- Casts that depend on the session, or on other values.
+CREATE TABLE cast_to (id serial PRIMARY KEY, v text, tenant_id int DEFAULT nullif(current_setting('app.tenant', true), '')::int REFERENCES cast_to);
+CREATE TABLE payloads (p jsonb, q text);
+CREATE INDEX of_payload ON payloads (((p ->> 'tenant_id')::integer));
+CREATE INDEX of_key ON payloads (((p ->> 'Cast_To_Id')::integer));
+CREATE INDEX of_other ON payloads (((p ->> 'size')::integer));
+CREATE INDEX of_literal ON cast_to (v) WHERE id > '-5'::integer AND v <> ':: x::integer';
+CREATE POLICY of_tenant ON cast_to USING (tenant_id = current_setting('app.tenant')::int);
+CREATE TRIGGER by_tenant AFTER INSERT ON cast_to FOR EACH ROW WHEN (new.tenant_id = current_setting('app.tenant', true)::int) EXECUTE FUNCTION keeps();
+CREATE RULE by_rule AS ON DELETE TO cast_to WHERE old.id = current_setting('app.tenant', true)::smallint DO INSTEAD NOTHING;
+CREATE VIEW by_payload AS SELECT t.v FROM payloads JOIN cast_to AS t ON t.id = (p ->> 'tenant_id')::int;
+CREATE VIEW by_text AS SELECT t.v FROM payloads JOIN cast_to AS t ON t.id::text = p ->> 'tenant_id';
+CREATE TYPE cast_row AS (cast_to_id int, n int);
+SELECT notes('cast_to');
+SELECT obstacles('cast_to');
+DROP TABLE cast_to, payloads CASCADE;
+DROP TYPE cast_row;
 
 -- Materialized views and generated columns keep how they are stored.
 CREATE TABLE stored (id serial PRIMARY KEY, t text, g text GENERATED ALWAYS AS (id::text) STORED);
@@ -205,6 +235,51 @@ INSERT INTO item VALUES (DEFAULT, 1);
 INSERT INTO line (item_id) SELECT id FROM item;
 SELECT count(*) FROM line WHERE id > 1000000;
 ROLLBACK;
+-- A function that returns a query works before and after, and one that others call comes first.
+CREATE FUNCTION z_called(n int) RETURNS int LANGUAGE sql AS 'SELECT max(id) + n FROM cn.item';
+CREATE FUNCTION a_calls(n int) RETURNS int LANGUAGE sql AS 'SELECT cn.z_called(n) FROM cn.item';
+CREATE FUNCTION returned(at int) RETURNS TABLE (item_id int, label text) LANGUAGE plpgsql AS
+    $$ BEGIN RETURN QUERY SELECT i.id, ';''' || i.pos FROM cn.item AS i WHERE i.pos = at ORDER BY 1; RETURN QUERY EXECUTE 'SELECT 1::bigint, ''x'''; END $$;
+CREATE FUNCTION returned_keys() RETURNS SETOF int LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY SELECT i.id FROM cn.item AS i; END $$;
+SELECT function, statement FROM snowflake_convert_functions('{item, line}') WHERE function::text ~ 'called|calls|returned';
+BEGIN;
+INSERT INTO item VALUES (DEFAULT, 1);
+SELECT statement FROM snowflake_convert_functions('{item, line}') WHERE function::text ~ 'called|calls|returned' \gexec
+SELECT count(*) FROM returned(1), returned_keys();
+DROP VIEW IF EXISTS of_function;
+CALL snowflake_convert('{item, line}');
+SELECT count(*) FROM returned(1), returned_keys();
+ROLLBACK;
+-- A comment on a foreign key between tables of two owners is put on again by the caller.
+CREATE TABLE commented (id serial PRIMARY KEY);
+CREATE TABLE of_commented (id serial PRIMARY KEY, commented_id int CONSTRAINT to_commented REFERENCES commented);
+COMMENT ON CONSTRAINT to_commented ON of_commented IS 'each has one';
+ALTER TABLE commented OWNER TO regress_cn_other;
+GRANT CREATE, USAGE ON SCHEMA cn TO regress_cn_other;
+CALL snowflake_convert('{commented, of_commented}');
+SELECT obj_description(oid) FROM pg_constraint WHERE conname = 'to_commented';
+-- While the tables are in use: what PostgreSQL would refuse at a step, or on subscribers.
+CREATE TABLE wide (id serial PRIMARY KEY);
+\set ECHO none
+SELECT 'ALTER TABLE wide ' || string_agg(format('ADD c%s int', n), ', ') FROM generate_series(1, 1599) AS n \gexec
+\set ECHO all
+CREATE TABLE filtered (id serial PRIMARY KEY, region int);
+CREATE TABLE listed (id serial PRIMARY KEY, region int);
+SET client_min_messages = error;
+CREATE PUBLICATION of_some FOR TABLE filtered WHERE (region = 1), listed (id, region);
+CREATE PUBLICATION of_keys FOR TABLE filtered WHERE (id > 0) WITH (publish = 'insert');
+SET client_min_messages = warning;
+CREATE TABLE deferred (id serial PRIMARY KEY);
+CREATE CONSTRAINT TRIGGER later AFTER UPDATE ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION keeps();
+ALTER TABLE deferred ENABLE ALWAYS TRIGGER later;
+CREATE CONSTRAINT TRIGGER usual AFTER UPDATE ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION keeps();
+SELECT o FROM online('wide', 'filtered', 'listed', 'deferred') AS o WHERE o ~ 'columns, with|publi|deferred,';
+ALTER TABLE deferred OWNER TO regress_cn_other;
+SELECT o FROM online('wide', 'filtered', 'listed', 'deferred') AS o WHERE o ~ 'columns, with|publi|deferred,';
+ALTER TABLE filtered REPLICA IDENTITY FULL;
+SELECT o FROM online('filtered', 'listed') AS o WHERE o LIKE 'obstacle%';
+DROP PUBLICATION of_some, of_keys;
+DROP TABLE wide;
 -- Several schemas.
 CREATE SCHEMA cn_two;
 CREATE TABLE cn_two.t (id serial PRIMARY KEY);

@@ -142,6 +142,22 @@ SELECT error_of($$SELECT snowflake_set_default('more_domains', 'o')$$);
 SELECT error_of($$SELECT snowflake_set_default('more_domains', 'f')$$);
 SELECT snowflake_set_default('more_domains', 'u');
 SELECT * FROM columns('more_domains');
+-- A constraint of the column alone is tried with an ID, also that of a descendant, and one that an ID
+-- does not pass through. What others decide too, or what is not enforced on new rows, is not.
+CREATE TABLE checked ("Id" bigint PRIMARY KEY, CONSTRAINT small CHECK ("Id" BETWEEN 1 AND 1000000));
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
+ALTER TABLE checked DROP CONSTRAINT small, ADD CONSTRAINT cast_down CHECK ("Id"::integer > 0) NOT VALID;
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
+ALTER TABLE checked DROP CONSTRAINT cast_down, ADD old boolean, ADD CHECK ("Id" > 0), ADD CHECK ("Id" < 9 OR NOT old);
+CREATE TABLE checked_child (CONSTRAINT odd CHECK ("Id" IN (1, 3))) INHERITS (checked);
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
+DROP TABLE checked_child;
+-- A function of users does not run as a superuser, and does as another owner.
+ALTER TABLE checked ADD CONSTRAINT called CHECK (d.halved("Id") < 9);
+SELECT snowflake_set_default('checked');
+ALTER TABLE checked ALTER "Id" DROP DEFAULT, OWNER TO pg_database_owner;
+GRANT USAGE ON SCHEMA d TO pg_database_owner;
+SELECT error_of($$SELECT snowflake_set_default('checked')$$);
 -- IDs of 64 bits can be negative.
 CREATE DOMAIN below_zero AS bigint CHECK (VALUE < 0);
 CREATE DOMAIN far_below AS below_zero CHECK (VALUE < -1000000);
@@ -497,7 +513,22 @@ SELECT snowflake_set_default('short', generator => 'd.short_ids');
 SELECT snowflake_set_default('narrow');
 DROP TABLE ranged, listed, caught, narrow, narrow_too, wide;
 
+-- What refuses IDs by a plain comparison or cast is an error, and what shares a sequence is named.
+CREATE SCHEMA refusing;
+CREATE SEQUENCE refusing.all_ids;
+CREATE TABLE refusing.a_check (id bigserial PRIMARY KEY CHECK (id < 2147483648));
+CREATE TABLE refusing.b_index (id bigserial PRIMARY KEY);
+CREATE INDEX b ON refusing.b_index ((id::int));
+CREATE TABLE refusing.c_column (id bigserial PRIMARY KEY, n smallint GENERATED ALWAYS AS (id::smallint) STORED);
+CREATE TABLE refusing.d_others (id bigserial PRIMARY KEY, v int CHECK (v < 5), CHECK (id < 5 OR v > 0), n int GENERATED ALWAYS AS (v) STORED);
+CREATE INDEX d ON refusing.d_others ((id::int)) WHERE v = 1;
+CREATE TABLE refusing.e_shared (id bigint PRIMARY KEY DEFAULT nextval('refusing.all_ids'));
+CREATE TABLE refusing.f_shared (id bigint PRIMARY KEY DEFAULT nextval('refusing.all_ids'));
+SELECT relation, is_set, severity, result FROM snowflake_set_defaults('refusing');
+INSERT INTO refusing.d_others (v) VALUES (1);
+INSERT INTO refusing.d_others (v) VALUES (2);
 SET client_min_messages = warning;
+DROP SCHEMA refusing CASCADE;
 DROP SCHEMA d, trap, "s.p ""x""; DROP SCHEMA d" CASCADE;
 DROP FOREIGN DATA WRAPPER nothing CASCADE;
 DROP ROLE regress_column_member, regress_column_owner, regress_column_stranger;

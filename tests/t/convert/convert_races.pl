@@ -205,4 +205,31 @@ $_->quit for values %waiting, $other, $session, $swaps;
 sql('races', 'DROP VIEW shop.late_view; DROP TABLE shop.late_orders; DROP INDEX shop.late, shop.meanwhile');
 is(inventory_of($node, 'races') =~ s/ON place, order_id/ON order_id, place/r, inventory_of($node, 'oracle'), 'all is as if the keys had been bigint from the start');
 is(sql('races', $rest), '0|0|0|0|0|0', 'and nothing is left over');
+
+# Beside a transaction that has read one of the tables, the defaults of a schema wait, and give the others back meanwhile.
+$node->safe_psql('postgres', 'CREATE DATABASE defaults');
+sql('defaults', 'CREATE EXTENSION snowflake_id; CREATE SCHEMA d; CREATE TABLE d.a (id bigserial PRIMARY KEY); CREATE TABLE d.b (id bigserial PRIMARY KEY)');
+my $reader = session($node, undef, 'defaults');
+my $caller = session($node, undef, 'defaults');
+my $writer = session($node, undef, 'defaults');
+$reader->query_safe('BEGIN; SELECT count(*) FROM d.b');
+send_to($caller, q{SELECT string_agg(severity, ' ') FROM snowflake_set_defaults('d')});
+wait_until('it has tried', sub { sql('defaults', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'defaults' AND wait_event = 'PgSleep'}) eq '1' });
+my $longest = 0;
+for (1 .. 40)
+{
+	my $since = time;
+	$writer->query_safe('INSERT INTO d.a DEFAULT VALUES');
+	$longest = time - $since if time - $since > $longest;
+	select undef, undef, undef, 0.05;
+}
+cmp_ok($longest, '<=', 3, 'a writer of the other table does not wait for the reader');
+is(sql('defaults', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'defaults' AND state = 'active' AND query LIKE '%snowflake_set_defaults%' AND pid <> pg_backend_pid()}), '1', 'which the call still does');
+$reader->query_safe('COMMIT');
+my @answer = answer_in($caller);
+is("$answer[0]|$answer[2]", '|info info', 'and then it has both');
+# Who has set lock_timeout waits for each table by itself.
+$reader->query_safe('BEGIN; SELECT count(*) FROM d.b');
+is(sql('defaults', q{SET lock_timeout = '100ms'; SELECT string_agg(severity, ' ' ORDER BY relation::text) FROM snowflake_set_defaults('d')}), 'info error', 'with lock_timeout, a table that is held is an error, and the others are set');
+$_->quit for $reader, $caller, $writer;
 done_testing();

@@ -89,11 +89,11 @@ like(sql("SELECT note FROM snowflake_convert_plan($apart) WHERE action = 'obstac
 is(sql("SELECT note FROM snowflake_convert_plan($apart, online => true) WHERE action = 'obstacle'"), '', 'but not in use');
 my $groups = sql(q{SELECT count(*), bool_and((SELECT count(*) FROM unnest(g.nodes) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND relkind = 'r')
 		= CASE WHEN EXISTS (SELECT FROM unnest(g.nodes) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND relkind = 'v') THEN 4 ELSE 2 END)
-	FROM _snowflake_convert.groups(_snowflake_convert.work_of(_snowflake_convert.tables(NULL, '{apart}'), false, NULL, true, NULL, NULL, true)) AS g});
+	FROM _snowflake_convert.groups(_snowflake_convert.work_of(_snowflake_convert.request(NULL, '{apart}', NULL, NULL, true), NULL, NULL, true)) AS g});
 is($groups, $pairs * 3 / 4 . '|t', 'a foreign key ties, a view too, and a function that triggers share does not');
 # With room for it, small groups are swapped together, up to a thousand locks.
 is(sql(q{SELECT count(*) = div(sum(s.locks - 50), 1000) + 1
-	FROM _snowflake_convert.swaps(_snowflake_convert.work_of(_snowflake_convert.tables(NULL, '{apart}'), false, NULL, true, NULL, NULL, true), 1000000) AS s}), 't', 'small groups are swapped together');
+	FROM _snowflake_convert.swaps(_snowflake_convert.work_of(_snowflake_convert.request(NULL, '{apart}', NULL, NULL, true), NULL, NULL, true), 1000000) AS s}), 't', 'small groups are swapped together');
 my $alone = sub { my $stderr = ''; my $status = $node->psql('many', "SELECT statement FROM snowflake_convert_steps($_[0]) \\gexec\n", on_error_stop => 1, stderr => \$stderr);
 	return $status, $stderr; };
 {
@@ -109,7 +109,7 @@ my $alone = sub { my $stderr = ''; my $status = $node->psql('many', "SELECT stat
 		WHERE c.relkind = 'r' AND c.relnamespace = 'apart'::regnamespace AND attnum > 0 AND atttypid = 'integer'::regtype};
 	# A group that is a swap, if there is one, and one that is swapped with others.
 	my $kept = sql(q{SELECT string_agg(k.tables, '|') FROM (SELECT DISTINCT ON (cardinality(s.groups) > 1) string_agg(c.relname, '|' ORDER BY c.relname) AS tables
-			FROM _snowflake_convert.lock_room() AS r, _snowflake_convert.swaps(_snowflake_convert.work_of(_snowflake_convert.tables(NULL, '{apart}'), false, NULL, true, NULL, NULL, true), r.locks) AS s,
+			FROM _snowflake_convert.lock_room() AS r, _snowflake_convert.swaps(_snowflake_convert.work_of(_snowflake_convert.request(NULL, '{apart}', NULL, NULL, true), NULL, NULL, true), r.locks) AS s,
 				unnest(s.groups) AS g, unnest(g::bigint[]) AS n JOIN pg_class AS c ON c.oid = (n & 4294967295)::oid AND c.relkind = 'r'
 			GROUP BY s.groups, g HAVING count(*) = 2 ORDER BY cardinality(s.groups) > 1, 1) AS k});
 	my @locked = $kept =~ /a\d+/g;

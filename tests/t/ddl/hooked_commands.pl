@@ -145,6 +145,15 @@ for my $discard ('DISCARD ALL', 'DISCARD SEQUENCES')
 	$one->query_safe('\\set VERBOSITY verbose');
 	is(error_in($one, 'SELECT snowflake_currval()'), '55000', "none after $discard");
 }
-$_->quit for $one, $other;
+
+# A session whose first call finds no default generator hears of it when it is back.
+my $early = session($node);
+$other->query_safe('ALTER SEQUENCE snowflake_default RENAME TO away');
+is(error_in($early, 'SELECT snowflake_nextval()'), '42704', 'no default generator');
+$other->query_safe('ALTER SEQUENCE away RENAME TO snowflake_default');
+$mark = $other->query_safe('SELECT last_value FROM par_ids');
+$early->query_safe('ALTER SEQUENCE par_ids RESTART');
+is($other->query_safe('SELECT last_value FROM par_ids'), $mark, 'a restart in that session keeps the mark');
+$_->quit for $one, $other, $early;
 $node->stop;
 done_testing();

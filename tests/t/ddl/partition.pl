@@ -143,6 +143,8 @@ refused('22023', "CALL snowflake_partition('events', every => $_)", "every => $_
 refused('22023', "CALL snowflake_partition('events', ahead => $_)", "ahead => $_") for 'NULL', 0, 101;
 refused('22023', "CALL snowflake_partition('events', keep => '$_')", "keep => '$_'") for '0', '-1 day';
 refused('2D000', q{BEGIN; CALL snowflake_partition('events')}, 'a transaction block');
+$node->command_fails_like([ 'psql', '-X', '-c', q{SET lock_timeout = '5s'; CALL snowflake_partition('events')}, 'postgres' ],
+	qr/snowflake_partition\(\) cannot run inside a transaction block.*Send CALL alone/s, 'statements in one string are a transaction block, too');
 is(parts('events'), $before, '... and nothing was changed');
 
 # 6. What would be lost stays, and new partitions are there all the same.

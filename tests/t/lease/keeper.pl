@@ -192,7 +192,7 @@ $b->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 my $nobody = session($b, 'nobody');
 ($code, $text) = error_in($nobody, 'SELECT snowflake_nextval()');
 is($code, '55000', 'others have no IDs either');
-like($text, qr/The registry has been unreachable since \d{4}-.*The registry cannot be asked; members of pg_monitor see why/, 'and are told less');
+like($text, qr/The registry has been unreachable since \d{4}-.*The registry cannot be asked; members of pg_monitor see more/, 'and are told less');
 $nobody->quit;
 $registry->start;
 $admin = session($registry);
@@ -431,6 +431,13 @@ my $j = new_leasing('j', 7, 'default');
 is(take($j), 7, 'the worker ID is free');
 set($i, 'snowflake_id.registry', $conninfo);
 wait_until('a server that runs is told', sub { (error_of($i, 'SELECT snowflake_nextval()'))[0] eq '55006' });
+# Where the other one is, a monitor may know.
+$i->safe_psql('postgres', 'CREATE ROLE app; GRANT USAGE ON SEQUENCE snowflake_default TO app');
+{
+	my ($code, $text) = error_of($i, 'SET ROLE app; SELECT snowflake_nextval()');
+	like($text, qr/worker ID 7 belongs to another server.*It is because of another server; members of pg_monitor see more/s, "an application's role: $code");
+	unlike($text . $i->safe_psql('postgres', 'SET ROLE app; SELECT string_agg(s::text, $$ $$) FROM snowflake_status() AS s'), qr/data directory/, '... does not see where that is');
+}
 # Its log says so, once for each start.
 sub refusals
 {

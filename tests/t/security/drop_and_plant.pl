@@ -77,7 +77,7 @@ my @calls = (
 	[ q{SELECT * FROM ext.snowflake_check('own.polled')}, 'own.polled' ], [ 'SELECT * FROM ext.snowflake_status()', undef ],
 	[ q{CALL ext.snowflake_partition('own.events', ahead => 1)}, 'own.events' ],
 	[ q{SELECT * FROM ext.snowflake_convert_plan('{own.old}', online => true)}, undef ], [ q{SELECT * FROM ext.snowflake_convert_steps('{own.old}')}, undef ],
-	[ q{SELECT * FROM ext.snowflake_convert_undo('{own.old}')}, undef ], [ q{SELECT * FROM ext.snowflake_convert_functions('{own.old}')}, undef ],
+	[ q{SELECT * FROM ext.snowflake_convert_undo('{own.old}')}, undef ], [ q{SELECT * FROM ext.snowflake_convert_functions('{own.old}')}, undef ], [ q{SELECT * FROM ext.snowflake_convert_candidates('{own.old}')}, undef ],
 	[ q{CALL ext.snowflake_convert('{own.old_2}')}, 'own.old_2' ], [ q{CALL ext.snowflake_convert_run('SELECT 1', '{LOCK TABLE own.keys IN ACCESS EXCLUSIVE MODE}', 3)}, 'own.keys' ],
 	[ q{CALL ext.snowflake_convert_backfill('own.old')}, 'own.old' ], [ q{CALL ext.snowflake_convert_swap('{own.old_2}', tries => 2)}, 'own.old_2' ],
 	[ q{SELECT * FROM ext.snowflake_distribute_generator('ext.snowflake_default')}, undef ],

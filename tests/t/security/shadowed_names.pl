@@ -148,7 +148,7 @@ my @calls = (
 	"CALL public.snowflake_partition('public.parts')", "CALL public.snowflake_partition('public.parts', keep => '1 day', ahead => 1)",
 	"SELECT public.snowflake_distribute_generator('public.own')",
 	"SELECT * FROM public.snowflake_convert_plan()", "SELECT * FROM public.snowflake_convert_plan('{public.old}')", "SELECT * FROM public.snowflake_convert_steps('{public.online}')",
-	"SELECT * FROM public.snowflake_convert_functions()", "SELECT * FROM public.snowflake_convert_undo('{public.online}')",
+	"SELECT * FROM public.snowflake_convert_functions()", "SELECT * FROM public.snowflake_convert_candidates('{public.online}', backfill => true)", "SELECT * FROM public.snowflake_convert_undo('{public.online}')",
 	"CALL public.snowflake_convert('{public.old,public.refers}')", "CALL public.snowflake_convert_run('SELECT 1', '{LOCK TABLE public.lines IN ACCESS EXCLUSIVE MODE}')",
 	(map { "SELECT * FROM public.$_" } qw(snowflake_horizon_holders snowflake_presets snowflake_generators pg_stat_snowflake snowflake_worker snowflake_pools snowflake_workers)));
 

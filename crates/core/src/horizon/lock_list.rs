@@ -16,12 +16,12 @@
 //! | field | rule |
 //! |---|---|
 //! | [`LockList`] | under a lock of its own, which is held for no other work |
-//! | [`Noted`] | false: the list lacks nothing and is empty. Stored with Release under that lock, loaded with Acquire by readers without it |
+//! | [`LockFlag`] | false: the list lacks nothing and is empty. Stored with Release under that lock, loaded with Acquire by readers without it |
 //!
 //! # Why no lock is missed
 //!
 //! A session lists its lock when it has it, and before what relies on that. A reader that must find
-//! the lock sees the [`Noted`] of that moment, or a later one, and then the list. If the lock is
+//! the lock sees the [`LockFlag`] of that moment, or a later one, and then the list. If the lock is
 //! neither in the list nor one that the list lacks, a reader has not found it in the table of locks,
 //! and has taken it out: it was freed. What is taken out is the entry that the reader has seen, by
 //! its number: another lock may have the same generator and instant, and be listed since.
@@ -41,14 +41,14 @@ const LENGTH: usize = if cfg!(loom) { 2 } else { 1024 };
 
 /// A lock that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Listed {
+struct LockEntry {
     at: UnixMillis,
     key: u64,
     /// Found by a search: how many were noted when it began.
     number: u64,
 }
 
-const NONE: Listed = Listed {
+const NONE: LockEntry = LockEntry {
     at: BEGINNING,
     key: 0,
     number: 0,
@@ -56,7 +56,7 @@ const NONE: Listed = Listed {
 
 #[derive(Debug)]
 pub struct LockList {
-    listed: [Listed; LENGTH],
+    listed: [LockEntry; LENGTH],
     count: usize,
     /// The number of the last lock.
     last: u64,
@@ -88,7 +88,7 @@ impl LockList {
         self.count > 0 || !self.is_complete()
     }
 
-    fn push(&mut self, lock: Listed) -> bool {
+    fn push(&mut self, lock: LockEntry) -> bool {
         let free = self.listed.get_mut(self.count);
         let has_room = free.is_some();
         if let Some(free) = free {
@@ -101,16 +101,16 @@ impl LockList {
     fn note(&mut self, key: u64, at: UnixMillis) {
         self.last += 1;
         let number = self.last;
-        if !self.push(Listed { at, key, number }) {
+        if !self.push(LockEntry { at, key, number }) {
             self.unlisted = number;
         }
     }
 
-    fn listed(&self) -> &[Listed] {
+    fn listed(&self) -> &[LockEntry] {
         self.listed.get(..self.count).unwrap_or(&self.listed)
     }
 
-    fn retain(&mut self, keeps: impl Fn(&Listed) -> bool) {
+    fn retain(&mut self, keeps: impl Fn(&LockEntry) -> bool) {
         let kept: Vec<_> = self.listed().iter().copied().filter(keeps).collect();
         self.count = 0;
         for lock in kept {
@@ -120,14 +120,14 @@ impl LockList {
 
     /// A search that began after this number has found these.
     fn replace(&mut self, number: u64, found: &[(u64, UnixMillis)]) {
-        let is_newer = |lock: &Listed| lock.number > number;
+        let is_newer = |lock: &LockEntry| lock.number > number;
         let newer = self.listed().iter().filter(|lock| is_newer(lock)).count();
         if newer + found.len() > LENGTH {
             return;
         }
         self.retain(is_newer);
         for &(key, at) in found {
-            self.push(Listed { at, key, number });
+            self.push(LockEntry { at, key, number });
         }
         self.searched = self.searched.max(number);
     }
@@ -135,10 +135,10 @@ impl LockList {
 
 /// Whether there may be any lock, see the head of the file.
 #[derive(Debug)]
-pub struct Noted(AtomicBool);
+pub struct LockFlag(AtomicBool);
 
 /// As after a start.
-impl Default for Noted {
+impl Default for LockFlag {
     fn default() -> Self {
         Self(AtomicBool::new(true))
     }
@@ -146,7 +146,7 @@ impl Default for Noted {
 
 /// The list of a server, and its table of locks.
 pub trait Locks {
-    fn noted(&self) -> &Noted;
+    fn noted(&self) -> &LockFlag;
 
     /// Runs `f` under the lock of the list.
     fn with_list<T>(&self, f: impl FnOnce(&mut LockList) -> T) -> T;
@@ -237,7 +237,7 @@ mod tests {
     /// A server in one thread, which counts what it is asked.
     #[derive(Default)]
     struct Server {
-        noted: Noted,
+        noted: LockFlag,
         list: RefCell<LockList>,
         table: RefCell<Vec<(u64, UnixMillis)>>,
         asked: Cell<usize>,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     impl Locks for Server {
-        fn noted(&self) -> &Noted {
+        fn noted(&self) -> &LockFlag {
             &self.noted
         }
 

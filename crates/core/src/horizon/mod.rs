@@ -30,7 +30,7 @@
 //! |---|---|
 //! | `Hold::at` | the instant; written by its session only. Stored with Release, before `key` |
 //! | `Hold::key` | the generator that is held, 0: none. Stored with Release by its session |
-//! | `Used` | how many places were ever used; raised with Release before a place is used first, and loaded with Acquire before each look at the places |
+//! | `PlaceCount` | how many places were ever used; raised with Release before a place is used first, and loaded with Acquire before each look at the places |
 //! | `ProcessHolds::process` | the process that had the place last, for a view |
 //! | `Horizon::announced` | no greater horizon was returned; raised by readers, and at a start |
 //! | `Horizon::returned` | the greatest horizon that was returned; raised by readers |
@@ -54,12 +54,12 @@
 //! # After the locks
 //!
 //! PostgreSQL frees the locks of a transaction before its session withdraws what it holds: see
-//! `src/session.rs`. In between, another session can change the label of the generator, and a third
+//! `src/session/mod.rs`. In between, another session can change the label of the generator, and a third
 //! one then resets the cursor ([`crate::protocol::slot::Slot::settle`]) while the hold still stands. A hold
 //! that stands longer only makes horizons less than they could be. But a reset also forgets which
 //! horizon was returned, and none may go back: the cursor starts at the mark, which no horizon has
 //! passed, so only the hold could lie before one. A reader may have passed a hold, as long as that
-//! lies before the IDs that the session takes. So a session calls [`Held::close`] while it has its
+//! lies before the IDs that the session takes. So a session calls [`SessionHolds::close`] while it has its
 //! locks: no reader passes what stands after that. (A hold by a lock cannot be raised. So a change
 //! of the label between the moments at which PostgreSQL frees two locks of one transaction may take
 //! the horizon back, by the time between steps 1 and 2.)
@@ -70,7 +70,7 @@
 //! # IDs that come from elsewhere
 //!
 //! An ID that was taken by another transaction than the one that inserts it is not held. A
-//! session that must not let the reader miss it ([`Held::insert`]) publishes its tick as a
+//! session that must not let the reader miss it ([`SessionHolds::insert`]) publishes its tick as a
 //! hold, and looks afterwards whether a greater horizon was announced. A reader announces
 //! what it is about to return, and looks at all holds once more. Between the store and the
 //! look, both have a SeqCst fence: so at least one of the two sees the other. Either the
@@ -84,7 +84,7 @@
 //! # Locks
 //!
 //! A session has [`PLACES`] places. A generator beyond those is held by a lock of
-//! PostgreSQL's, and so is each generator of a prepared transaction, see `src/tx_holds.rs`. Such
+//! PostgreSQL's, and so is each generator of a prepared transaction, see `src/session/tx_holds.rs`. Such
 //! a hold is not raised, and ends with its transaction.
 //!
 //! A session lists the lock ([`crate::horizon::lock_list`]) when it has it, and before it takes an ID, or
@@ -195,15 +195,15 @@ impl Processes for &[ProcessHolds] {
 
 /// How many of the places were ever used: the first ones.
 #[derive(Debug)]
-pub struct Used(AtomicU32);
+pub struct PlaceCount(AtomicU32);
 
-impl Default for Used {
+impl Default for PlaceCount {
     fn default() -> Self {
         Self(AtomicU32::new(0))
     }
 }
 
-impl Used {
+impl PlaceCount {
     /// A process uses the place of this index from now on.
     pub fn come(&self, index: u32) {
         // Release, as all that the process does after that: a reader that sees a hold that it has
@@ -250,10 +250,10 @@ pub enum InsertError<E> {
 
 /// What the transaction of a session holds.
 #[derive(Debug, Default)]
-pub struct Held(Vec<Own>);
+pub struct SessionHolds(Vec<OwnHold>);
 
 #[derive(Clone, Copy, Debug)]
-struct Own {
+struct OwnHold {
     key: u64,
     /// What is published: at or before all IDs that the transaction takes or inserts.
     at: UnixMillis,
@@ -264,7 +264,7 @@ struct Own {
     place: usize,
 }
 
-impl Held {
+impl SessionHolds {
     /// The transaction holds nothing.
     pub const NOTHING: Self = Self(Vec::new());
 
@@ -286,7 +286,7 @@ impl Held {
                 self.0.push(own);
             }
             // It has inserted IDs from elsewhere.
-            Some(own) if at < own.at => self.set(session, Own { at, ..own })?,
+            Some(own) if at < own.at => self.set(session, OwnHold { at, ..own })?,
             Some(_) => {}
         }
         Ok(())
@@ -336,7 +336,7 @@ impl Held {
         let safe = Some(at);
         let own = before.map_or_else(
             || self.fresh(key, at, safe),
-            |own| Own {
+            |own| OwnHold {
                 at: own.at.min(at),
                 safe,
                 ..own
@@ -399,13 +399,13 @@ impl Held {
         held.map(|own| (own.key, own.safe.unwrap_or(own.at)))
     }
 
-    fn own(&mut self, key: u64) -> Option<&mut Own> {
+    fn own(&mut self, key: u64) -> Option<&mut OwnHold> {
         self.0.iter_mut().find(|own| own.key == key)
     }
 
-    fn fresh(&self, key: u64, at: UnixMillis, safe: Option<UnixMillis>) -> Own {
+    fn fresh(&self, key: u64, at: UnixMillis, safe: Option<UnixMillis>) -> OwnHold {
         let place = self.0.len();
-        Own {
+        OwnHold {
             key,
             at,
             safe,
@@ -413,7 +413,7 @@ impl Held {
         }
     }
 
-    fn set<S: Session>(&mut self, session: &S, own: Own) -> Result<(), S::Error> {
+    fn set<S: Session>(&mut self, session: &S, own: OwnHold) -> Result<(), S::Error> {
         own.publish(session)?;
         if let Some(known) = self.own(own.key) {
             *known = own;
@@ -422,7 +422,7 @@ impl Held {
     }
 }
 
-impl Own {
+impl OwnHold {
     fn publish<S: Session>(self, session: &S) -> Result<(), S::Error> {
         match session.holder().holds.get(self.place) {
             Some(hold) => {

@@ -178,7 +178,7 @@ impl Span {
 
 /// How the time field is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
+enum TimeForm {
     Plain,
     Reversed,
     /// As this bit of the ID says: plain if the bit is set.
@@ -197,7 +197,7 @@ pub struct Layout {
     time: Span,
     sequence: Span,
     clock: Span,
-    written: Written,
+    written: TimeForm,
     width: u32,
     /// The bits of the worker ID, from all its parts.
     worker_mask: u64,
@@ -311,7 +311,7 @@ impl Layout {
             time: Span::NONE,
             sequence: Span::NONE,
             clock: Span::NONE,
-            written: Written::Plain,
+            written: TimeForm::Plain,
             width: 0,
             worker_mask: 0,
             caller_mask: 0,
@@ -361,8 +361,8 @@ impl Layout {
                 layout.fixed |= value << shift;
             }
             match role {
-                FieldRole::TimeReversed => layout.written = Written::Reversed,
-                FieldRole::TimeByMode => layout.written = Written::ByMode(0),
+                FieldRole::TimeReversed => layout.written = TimeForm::Reversed,
+                FieldRole::TimeByMode => layout.written = TimeForm::ByMode(0),
                 FieldRole::Worker => layout.worker_mask |= mask,
                 FieldRole::Fixed(_) => layout.fixed_mask |= mask,
                 FieldRole::Caller => layout.caller_mask |= mask,
@@ -377,8 +377,8 @@ impl Layout {
             return Err(FieldsError::NoTime);
         }
         match layout.written {
-            Written::ByMode(_) if mode.bits > 0 => layout.written = Written::ByMode(mode.mask()),
-            Written::Plain | Written::Reversed if mode.bits == 0 => {}
+            TimeForm::ByMode(_) if mode.bits > 0 => layout.written = TimeForm::ByMode(mode.mask()),
+            TimeForm::Plain | TimeForm::Reversed if mode.bits == 0 => {}
             _ => return Err(FieldsError::Mode),
         }
         let bits = layout.worker_mask.count_ones();
@@ -460,7 +460,7 @@ impl Layout {
     /// Why IDs do not sort by time; `None` if all of them do. A layout whose IDs turn
     /// negative sorts by time until then.
     pub const fn disorder(self) -> Option<OrderError> {
-        if !matches!(self.written, Written::Plain) {
+        if !matches!(self.written, TimeForm::Plain) {
             return Some(OrderError::Reversed);
         }
         let above = ones(self.width) & !ones(self.time.end());
@@ -658,9 +658,9 @@ impl Layout {
     #[inline]
     pub const fn is_reversed(self, id: u64) -> bool {
         match self.written {
-            Written::Plain => false,
-            Written::Reversed => true,
-            Written::ByMode(bit) => id & bit == 0,
+            TimeForm::Plain => false,
+            TimeForm::Reversed => true,
+            TimeForm::ByMode(bit) => id & bit == 0,
         }
     }
 
@@ -736,7 +736,7 @@ impl Layout {
         let mut allowed = before;
         (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);
         // Elsewhere, a wider time moves the fields above it, or its own reversed bits.
-        if before.written == Written::Plain && before.time.end() == before.width {
+        if before.written == TimeForm::Plain && before.time.end() == before.width {
             allowed.time.bits = self.time.bits;
             (allowed.width, allowed.last_tick) = (self.width, self.last_tick);
         }

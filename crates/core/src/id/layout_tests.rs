@@ -11,7 +11,7 @@ const D: Layout = Layout::DEFAULT;
 /// Whether the IDs of a clock increase: the time is above the sequence numbers,
 /// and nothing is reversed.
 fn increases(layout: Layout) -> bool {
-    layout.written == Written::Plain && layout.sequence.shift < layout.time.shift
+    layout.written == TimeForm::Plain && layout.sequence.shift < layout.time.shift
 }
 
 /// Time, worker and sequence, as in most layouts.
@@ -555,7 +555,7 @@ proptest! {
         if let Ok(f) = l.decode(SnowflakeId::new(id))
             && f.clock == 0
             && id.cast_unsigned() & l.caller_mask == 0
-            && !matches!(l.written, Written::ByMode(_))
+            && !matches!(l.written, TimeForm::ByMode(_))
         {
             prop_assert_eq!(
                 l.encode(f.tick, f.worker.cast_signed(), f.sequence.cast_signed()),
@@ -635,7 +635,7 @@ proptest! {
                 }
             }
         } else if m.change_from(l).is_some() {
-            prop_assert_ne!(l.written, Written::Plain);
+            prop_assert_ne!(l.written, TimeForm::Plain);
         }
     }
 

@@ -17,7 +17,7 @@ use std::iter::once;
 use crate::id::layout::{FieldRole, LayoutError, OrderError::NegativeFrom};
 use crate::id::{SnowflakeId, UnixMillis};
 use crate::label::duration::{instant_text, rounded};
-use crate::label::{Decoded, Field, Label, tick_text};
+use crate::label::{DecodedFields, Field, Label, tick_text};
 
 /// The most columns of a line; only a longer title exceeds them.
 pub const COLUMNS: usize = 100;
@@ -159,7 +159,7 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
 }
 
 /// Adds what the single fields do not say.
-fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: UnixMillis) {
+fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &DecodedFields, now: UnixMillis) {
     let layout = label.layout();
     let span = |at: UnixMillis| rounded(at.since(now).abs());
     let at = |at: UnixMillis| match at.cmp(&now) {

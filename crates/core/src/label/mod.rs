@@ -83,7 +83,7 @@ pub struct LabelError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decoded<'a> {
+pub struct DecodedFields<'a> {
     pub fields: Fields,
     /// All fields by name, from high to low; the time as a tick.
     pub named: Vec<(&'a str, u64)>,
@@ -188,7 +188,7 @@ impl Label {
 
     /// Takes an ID apart. Fails with [`LayoutError::NotAnId`] and
     /// [`LayoutError::Fixed`] if no generator with this label can have made it.
-    pub fn decode(&self, id: SnowflakeId) -> Result<Decoded<'_>, LayoutError> {
+    pub fn decode(&self, id: SnowflakeId) -> Result<DecodedFields<'_>, LayoutError> {
         let bits = id.get().cast_unsigned();
         let beyond = bits.unbounded_shr(self.layout.width()) != 0;
         // No field is to blame for bits above all fields.
@@ -212,7 +212,7 @@ impl Label {
             _ => (field.name.as_str(), field.value_in(bits)),
         });
         let named = named.collect();
-        Ok(Decoded { fields, named })
+        Ok(DecodedFields { fields, named })
     }
 
     pub fn caller_fields(&self) -> impl Iterator<Item = &Field> {

@@ -51,7 +51,7 @@ impl Position {
 
 /// What is stored beside pools and rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Stored {
+pub struct StoredState {
     pub state: State,
     /// Where raft was when the state was about to be stored.
     pub position: Position,
@@ -88,7 +88,7 @@ impl EtcdInput {
     /// position. But each revision is an entry of the log. So the log is ahead of the revision by
     /// as much as then, or more. The position was asked before the state was stored, and is
     /// asked now after the reading, so what is compared errs on the side of no loss.
-    fn is_behind(&self, stored: &Stored) -> bool {
+    fn is_behind(&self, stored: &StoredState) -> bool {
         let was = stored.position;
         let ahead =
             |position: Position, revision| i128::from(position.index) - i128::from(revision);
@@ -98,7 +98,7 @@ impl EtcdInput {
 
     /// The input for what is stored; for a new registry `None`.
     #[must_use]
-    pub fn registry_input(&self, stored: Option<&Stored>) -> RegistryInput {
+    pub fn registry_input(&self, stored: Option<&StoredState>) -> RegistryInput {
         let is_behind = stored.is_some_and(|stored| self.is_behind(stored));
         let clean_since = stored.map_or(0, |stored| stored.state.clean_since);
         RegistryInput {
@@ -117,8 +117,8 @@ impl EtcdInput {
     /// What is to be stored with a state that has noticed what the input shows. A change
     /// that leaves the state alone leaves the position alone too: a loss is still to be
     /// noticed.
-    pub const fn stored(&self, state: State) -> Stored {
-        Stored {
+    pub const fn stored(&self, state: State) -> StoredState {
+        StoredState {
             state,
             position: self.position,
         }
@@ -134,7 +134,7 @@ pub fn first(
     pool: &str,
     is_default_prefix: bool,
     etcd_input: &EtcdInput,
-) -> Option<(Stored, StoredPool)> {
+) -> Option<(StoredState, StoredPool)> {
     if pool != DEFAULT_POOL || !is_default_prefix {
         return None;
     }

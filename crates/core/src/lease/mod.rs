@@ -176,14 +176,14 @@ impl Holder {
 /// What others are told of a holder: enough for people to find it. Without its
 /// [`ServerKey`], by which a request could take its worker ID over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Named {
+pub struct HolderName {
     pub host: String,
     pub address: String,
     pub port: u16,
     pub data_directory: String,
 }
 
-impl From<&Holder> for Named {
+impl From<&Holder> for HolderName {
     fn from(holder: &Holder) -> Self {
         Self {
             host: holder.host.clone(),
@@ -221,7 +221,7 @@ pub struct Era {
 
 /// How an era that somebody has seen relates to that of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum EraRelation {
     /// The same one.
     Same,
     /// An earlier one of this registry, or of one that this one has replaced.
@@ -237,7 +237,7 @@ impl Era {
     /// wins; then a later timeline, for the promotion that made it may have lost the other
     /// era and those before it; then the count of losses.
     #[must_use]
-    pub fn judge(&self, seen: &Self) -> Seen {
+    pub fn judge(&self, seen: &Self) -> EraRelation {
         use std::cmp::Ordering::{Equal, Greater, Less};
         let promoted = if seen.origin.system == self.origin.system {
             seen.origin.timeline.cmp(&self.origin.timeline)
@@ -247,10 +247,10 @@ impl Era {
         let declared = seen.declared.cmp(&self.declared);
         let counted = seen.counter.cmp(&self.counter);
         match declared.then(promoted).then(counted) {
-            Less => Seen::Before,
-            Greater => Seen::After,
-            Equal if seen == self => Seen::Same,
-            Equal => Seen::Rival,
+            Less => EraRelation::Before,
+            Greater => EraRelation::After,
+            Equal if seen == self => EraRelation::Same,
+            Equal => EraRelation::Rival,
         }
     }
 }
@@ -266,12 +266,12 @@ pub struct Memory {
     /// How many changes of its state the registry had stored.
     pub serial: u64,
     /// The node's token was granted in this era, or renewed, with the bound that it knows.
-    pub held: Option<Held>,
+    pub held: Option<LastReport>,
 }
 
 /// What a registry has noted of a holder when it was heard last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Held {
+pub struct LastReport {
     /// See [`Row::leased_until`].
     pub until: RegistryMillis,
     /// See [`Row::clock`].
@@ -450,13 +450,13 @@ pub struct Request {
     /// The newest that the node knows of the registry. A registry that is another one, and no
     /// copy of it, does not believe it.
     pub memory: Option<Memory>,
-    pub ask: Ask,
+    pub ask: RequestKind,
 }
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum RequestKind {
     /// A worker ID: this one, or any.
     Acquire {
         fixed: Option<WorkerId>,
@@ -481,14 +481,14 @@ pub enum Ask {
     Release {
         worker: WorkerId,
         counter: u64,
-        /// As in [`Ask::Renew`].
+        /// As in [`RequestKind::Renew`].
         bound: UnixMillis,
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         end: UnixMillis,
     },
 }
 
-impl Ask {
+impl RequestKind {
     /// What changes no lease, whatever a registry has stored: to renew a token that nobody has,
     /// since counters begin with 1. The reply tells what to remember of the registry.
     #[must_use]
@@ -603,14 +603,14 @@ pub enum RegistryError {
         why: Fence,
         /// The server that took over; otherwise the one that has the worker ID now, if
         /// that is another one.
-        by: Option<Box<Named>>,
+        by: Option<Box<HolderName>>,
         /// Since when it has been the holder. Without one, the time of the refusal.
         since: RegistryMillis,
     },
     /// The fixed worker ID belongs to another server.
     Held {
         worker: WorkerId,
-        by: Box<Named>,
+        by: Box<HolderName>,
         since: RegistryMillis,
         /// When it becomes free, unless the holder renews its lease.
         retry: Millis,
@@ -639,7 +639,7 @@ pub enum RegistryError {
     NotInPool { worker: WorkerId },
     /// Another registry has taken over from this one, so this one serves nobody until an
     /// administrator declares that it counts.
-    Stopped(Stopped),
+    Stopped(Stoppage),
 }
 
 /// Why a token no longer counts.
@@ -685,12 +685,12 @@ pub enum Cause {
 
 /// Why and since when a registry serves nobody.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Stopped {
+pub struct Stoppage {
     pub since: RegistryMillis,
     /// The era that a node has seen elsewhere.
     pub seen: Era,
     /// The node that has seen that era.
-    pub by: Box<Named>,
+    pub by: Box<HolderName>,
 }
 
 impl ServerKey {

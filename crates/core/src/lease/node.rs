@@ -11,7 +11,7 @@
 //!    no mark is written past it: [`crate::protocol::plan`]. A bound counts once the registry has
 //!    confirmed it, and has no end: it counts also when the lease has expired, the registry
 //!    cannot be reached, or another server has taken over, since that one starts at the bound.
-//! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
+//! 2. **The floor.** With each grant, which makes a tenure of its own, every generator starts at the first
 //!    tick that begins at or after [`HeldLease::floor`], but not before the tick of now, its
 //!    own mark, and the tick after its cursor.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
@@ -47,8 +47,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::state::DAY;
 use super::{
-    Answer, Ask, Fence, FloorCause, Grant, Holder, Memory, Nonce, RegistryError, Reply, Request,
-    Terms,
+    Answer, Fence, FloorCause, Grant, Holder, Memory, Nonce, RegistryError, Reply, Request,
+    RequestKind, Terms,
 };
 use crate::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
 
@@ -474,13 +474,13 @@ impl Node {
         let ask = match self.right {
             Some(HeldLease {
                 worker, counter, ..
-            }) if self.holds => Ask::Renew {
+            }) if self.holds => RequestKind::Renew {
                 worker,
                 counter,
                 bound: self.right.map_or(now.furthest, |right| right.bound),
                 furthest: now.furthest,
             },
-            lost => Ask::Acquire {
+            lost => RequestKind::Acquire {
                 fixed: self.fixed,
                 last: lost.map(|right| right.worker),
                 holding: None,
@@ -490,7 +490,7 @@ impl Node {
     }
 
     fn ask_for_another(&mut self, now: &NodeInput) -> Request {
-        let ask = Ask::Acquire {
+        let ask = RequestKind::Acquire {
             fixed: None,
             last: None,
             holding: self.right.map(|right| right.worker),
@@ -498,12 +498,12 @@ impl Node {
         self.request(ask, now)
     }
 
-    fn request(&mut self, ask: Ask, now: &NodeInput) -> Request {
+    fn request(&mut self, ask: RequestKind, now: &NodeInput) -> Request {
         self.number += 1;
         let holding = |ask| {
             matches!(
                 ask,
-                Ask::Acquire {
+                RequestKind::Acquire {
                     holding: Some(_),
                     ..
                 }
@@ -579,7 +579,7 @@ impl Node {
     pub fn close(&mut self, end: UnixMillis, now: &NodeInput) -> Option<Request> {
         self.closed = true;
         let right = self.right.filter(|_| self.holds)?;
-        let ask = Ask::Release {
+        let ask = RequestKind::Release {
             worker: right.worker,
             counter: right.counter,
             bound: right.bound,

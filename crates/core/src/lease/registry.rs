@@ -81,8 +81,8 @@ use std::mem;
 use super::node::FLOOR_LIMIT;
 use super::state::{DAY, Loss, RegistryInput, State};
 use super::{
-    Answer, Ask, Cause, Era, Fence, FloorCause, Grant, Held, Holder, Memory, Named, Pool,
-    RegistryError, RegistryMillis, Reply, Request, Row, Seen, Stopped,
+    Answer, Cause, Era, EraRelation, Fence, FloorCause, Grant, Holder, HolderName, LastReport,
+    Memory, Pool, RegistryError, RegistryMillis, Reply, Request, RequestKind, Row, Stoppage,
 };
 use crate::id::{Millis, UnixMillis, WorkerId};
 
@@ -215,10 +215,10 @@ impl Draft {
 
 /// The only worker ID of which a row is read for a request; `None` if all rows are read.
 #[must_use]
-pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
+pub const fn only_row(ask: &RequestKind) -> Option<WorkerId> {
     match ask {
-        Ask::Renew { worker, .. } => Some(*worker),
-        Ask::Acquire { .. } | Ask::Release { .. } => None,
+        RequestKind::Renew { worker, .. } => Some(*worker),
+        RequestKind::Acquire { .. } | RequestKind::Release { .. } => None,
     }
 }
 
@@ -240,8 +240,8 @@ pub fn handle(
     state.notice_gap(pool, input.now, heard);
     state.longest.hear(&pool.lengths());
     match request.ask {
-        Ask::Renew { .. } => state.notice(input, heard),
-        Ask::Acquire { .. } | Ask::Release { .. } => state.change(input, heard),
+        RequestKind::Renew { .. } => state.notice(input, heard),
+        RequestKind::Acquire { .. } | RequestKind::Release { .. } => state.change(input, heard),
     }
     let desk = Desk {
         pool,
@@ -310,16 +310,16 @@ impl State {
             }
             if self.stopped.is_none() {
                 match self.era.judge(&memory.era) {
-                    Seen::Before => {}
-                    Seen::Same if memory.serial > self.serial => {
+                    EraRelation::Before => {}
+                    EraRelation::Same if memory.serial > self.serial => {
                         self.lose(Cause::Serial, input, None);
                     }
-                    Seen::Same => {}
-                    Seen::After | Seen::Rival => {
-                        self.stopped = Some(Stopped {
+                    EraRelation::Same => {}
+                    EraRelation::After | EraRelation::Rival => {
+                        self.stopped = Some(Stoppage {
                             since: input.now,
                             seen: memory.era,
-                            by: Box::new(Named::from(&request.asker)),
+                            by: Box::new(HolderName::from(&request.asker)),
                         });
                     }
                 }
@@ -553,16 +553,16 @@ struct Desk<'a> {
 impl Desk<'_> {
     fn answer(&self, state: &mut State, rows: &mut Draft) -> Answer {
         match self.request.ask {
-            Ask::Acquire {
+            RequestKind::Acquire {
                 fixed,
                 last,
                 holding,
             } => self.acquire(state, rows, (fixed, last), holding),
-            Ask::Renew { furthest, .. } => match self.own(state, rows) {
+            RequestKind::Renew { furthest, .. } => match self.own(state, rows) {
                 Err(answer) => answer,
                 Ok(row) => self.renew(state, rows, row, furthest),
             },
-            Ask::Release { end, .. } => match self.own(state, rows) {
+            RequestKind::Release { end, .. } => match self.own(state, rows) {
                 Err(answer) => answer,
                 Ok(row) => self.release(state, rows, row, end),
             },
@@ -574,7 +574,7 @@ impl Desk<'_> {
         let clock = self.request.clock;
         let held = match *answer {
             Answer::Granted(Grant { until, .. }) | Answer::Renewed { until, .. } => {
-                Some(Held { until, clock })
+                Some(LastReport { until, clock })
             }
             // The token counts, and what the node knows of it is as it was.
             Answer::Refused(RegistryError::TooFarAhead { .. }) => self.held_in().map(|it| it.1),
@@ -591,7 +591,7 @@ impl Desk<'_> {
 
     /// In which era the registry, or a copy of it, has granted or renewed the token of the request,
     /// with its bound, and what it has noted then.
-    fn held_in(&self) -> Option<(Era, Held)> {
+    fn held_in(&self) -> Option<(Era, LastReport)> {
         let memory = self.request.memory?;
         Some((memory.era, memory.held?))
     }
@@ -617,7 +617,7 @@ impl Desk<'_> {
     }
 
     /// When the holder was heard.
-    fn heard_at(&self, held: Held) -> RegistryMillis {
+    fn heard_at(&self, held: LastReport) -> RegistryMillis {
         held.until.plus(Millis::ZERO.minus(self.pool.patience()))
     }
 
@@ -748,7 +748,7 @@ impl Desk<'_> {
             is_other && (why == Fence::TakenOver || has_it)
         });
         let since = other.as_ref().map_or(now, |row| row.since);
-        let by = other.map(|row| Box::new(Named::from(&row.holder)));
+        let by = other.map(|row| Box::new(HolderName::from(&row.holder)));
         Answer::Refused(RegistryError::Fenced { why, by, since })
     }
 
@@ -952,7 +952,7 @@ impl Desk<'_> {
                 worker,
                 since: row.since,
                 retry: self.retry(state, &row),
-                by: Box::new(Named::from(&row.holder)),
+                by: Box::new(HolderName::from(&row.holder)),
             }),
         }
     }

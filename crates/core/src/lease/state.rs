@@ -3,7 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Era, Held, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped, hex};
+use super::{
+    Cause, Era, LastReport, Memory, Origin, Pool, RegistryMillis, ServerKey, Stoppage, hex,
+};
 use crate::id::{Millis, UnixMillis};
 
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
@@ -38,7 +40,7 @@ pub struct State {
     /// The longest terms of the pools that were asked.
     pub longest: Lengths,
     pub loss: Option<Loss>,
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<Stoppage>,
 }
 
 /// A time in which the registry heard nobody: that somebody was silent means nothing.
@@ -117,7 +119,7 @@ impl State {
 
     /// What nodes remember; `held` as in [`Memory::held`].
     #[must_use]
-    pub const fn memory(&self, held: Option<Held>) -> Memory {
+    pub const fn memory(&self, held: Option<LastReport>) -> Memory {
         Memory {
             registry: self.registry,
             era: self.era,

@@ -15,7 +15,7 @@
 
 use crate::id::Position;
 use crate::label::generator::Generator;
-use crate::protocol::cursor::Issued;
+use crate::protocol::cursor::IssuedRange;
 use crate::protocol::host::{Host, IssueError};
 use crate::protocol::issue;
 
@@ -35,17 +35,17 @@ impl Generator {
 /// The positions of `count` consecutive IDs, at most [`Generator::max_block`] of the
 /// host's generator. Waits for the clock and reserves as needed; a failed call issues
 /// nothing. Fails with the host's error, or why there is no block.
-pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
+pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<IssuedRange, H::Error> {
     let (_, generator) = host.enter()?;
     let (bits, max_chunk) = (generator.layout.sequence_bits(), generator.max_chunk());
     let anywhere = (2 * count - 1).min(max_chunk);
-    let mut held: Option<Taken> = None;
+    let mut held: Option<BlockRange> = None;
     let (mut asked, mut waited) = (count, false);
     for _ in 0..ATTEMPTS {
         let issued = issue(host, asked)?;
         waited |= issued.waited;
         let end = issued.end.get();
-        let next = Taken {
+        let next = BlockRange {
             start: issued.start.get(),
             end,
             borrowed_from: end - issued.borrowed,
@@ -53,7 +53,7 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
         let joined = held.and_then(|held| held.joined(next));
         let taken = joined.unwrap_or(next);
         if let Some(block) = taken.block(count, bits) {
-            return Ok(Issued {
+            return Ok(IssuedRange {
                 start: Position::new(block.start),
                 end: Position::new(block.end),
                 borrowed: block
@@ -76,13 +76,13 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
 /// Consecutive positions. Those from `borrowed_from` on belong to ticks that the clock
 /// had not reached.
 #[derive(Clone, Copy)]
-struct Taken {
+struct BlockRange {
     start: u64,
     end: u64,
     borrowed_from: u64,
 }
 
-impl Taken {
+impl BlockRange {
     /// Joins these positions with later ones, if the later ones continue them.
     fn joined(self, later: Self) -> Option<Self> {
         let mine = (self.borrowed_from < self.end).then_some(self.borrowed_from);

@@ -5,7 +5,7 @@
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that observes an ID, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped and never issued, or free only as far as the history of clock sequences knows |
+//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that observes an ID, by maximum; a reserver, or a process that closes the slot, by maximum, or by compare-and-swap to another clock; a new label, by a reset | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped and never issued, or free only as far as the history of clock sequences knows |
 //! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; the process that closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the cursor was moved; only grows, except to another clock, and to zero when the mark may be gone |
 //! | `Bounds::generation` | the tenure of the server for which `reserved` was published | as `reserved` | stored with Release after the cursor was moved, before `reserved` |
 //! | `Bounds::clock_seq_span` | in how many clocks a tick may be used, and could be after another reservation; both in one cursor | as `reserved` | lowered before the cursor leaves the tick it is at |
@@ -108,7 +108,7 @@ use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 pub enum Step {
     /// These positions are the caller's, fewer than it asked for where there is no room
     /// for more.
-    Issue(Issued),
+    Issue(IssuedRange),
     /// The cursor is as far ahead as it may be: wait until the generator's clock
     /// has moved on by this many ticks, then ask again.
     Wait { ticks: u64 },
@@ -124,7 +124,7 @@ pub enum Step {
 
 /// The positions of a caller, from `start` up to and without `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedRange {
     pub start: Position,
     pub end: Position,
     /// How many of these, the last ones, belong to ticks that the generator's clock has
@@ -221,7 +221,7 @@ impl Generator {
                 through: layout.tick_in(Offset::new(end - 1)),
             };
         }
-        Step::Issue(Issued {
+        Step::Issue(IssuedRange {
             start: layout.at(clock, Offset::new(start)),
             end: layout.at(clock, Offset::new(end)),
             borrowed: self.borrowed(start, end, now),
@@ -399,7 +399,7 @@ impl Live {
                 let start = cursor.fetch_add(count, AcqRel);
                 let end = start + count;
                 if end <= limit {
-                    return Step::Issue(Issued {
+                    return Step::Issue(IssuedRange {
                         start: Position::new(start),
                         end: Position::new(end),
                         borrowed: generator.borrowed(start, end, now.cast_unsigned()),
@@ -415,7 +415,7 @@ impl Live {
             };
             let step =
                 generator.step::<WATCHES>(Position::new(at), reserved, clock_seq_span, now, count);
-            let Step::Issue(Issued { end, .. }) = step else {
+            let Step::Issue(IssuedRange { end, .. }) = step else {
                 return step;
             };
             // Release: whatever continues from this cursor comes after us. The
@@ -655,14 +655,13 @@ impl Bounds {
         // Acquire: a reader that sees a cursor that has left its tick sees what was
         // lowered before.
         let clock_seq_span = self.clock_seq_span.load(Acquire);
-        let (together, widest) = (clock_seq_span & u64::from(u32::MAX), clock_seq_span >> 32);
         ClockSeqSpan {
-            now: together,
-            max: widest,
+            now: clock_seq_span & u64::from(u32::MAX),
+            max: clock_seq_span >> 32,
         }
     }
 
-    /// Sets the spread: before the bound is published if it allows more, before the
+    /// Sets the span: before the bound is published if it allows more, before the
     /// cursor leaves its tick if it allows less.
     pub(crate) fn set_clock_seq_span(&self, clock_seq_span: ClockSeqSpan) {
         self.clock_seq_span

@@ -80,12 +80,12 @@ pub trait Host: Clocks + Sized {
     fn has_taken(&self) -> bool;
 
     /// Holds the horizon of the generator, whose slot this is, at this instant or earlier,
-    /// until the transaction has ended: [`crate::horizon::Held::hold`]. An error if the
+    /// until the transaction has ended: [`crate::horizon::SessionHolds::hold`]. An error if the
     /// transaction can hold no more; then it takes no ID.
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Self::Error>;
 
     /// The transaction, which holds the horizon, has taken IDs of this tick and later:
-    /// [`crate::horizon::Held::narrow_hold`].
+    /// [`crate::horizon::SessionHolds::narrow_hold`].
     fn narrow_hold(&self, at: UnixMillis);
 
     /// Runs `f` as the only one that reserves for this generator.

@@ -26,7 +26,7 @@ use crate::horizon::BEGINNING;
 use crate::id::layout::OrderError;
 use crate::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis};
 use crate::label::generator::{Descent, Generator};
-use crate::protocol::cursor::{Issued, Live, Step};
+use crate::protocol::cursor::{IssuedRange, Live, Step};
 use crate::protocol::host::{Host, IssueError, Need};
 use crate::protocol::plan::ReserveError;
 use crate::protocol::reserve::{end_refusal, lag};
@@ -37,17 +37,21 @@ use crate::protocol::wait::{Waits, await_bound};
 /// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is
 /// lacking. Waits for the clock and reserves as needed; a failed call issues nothing.
 /// Fails with the host's error, or why there is no ID.
-pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
+pub fn issue<H: Host>(host: &H, count: u64) -> Result<IssuedRange, H::Error> {
     issue_from(host, None, count)
 }
 
 /// As [`issue`], for a caller that has just met `found`, which is not [`Step::Issue`]:
 /// begins with that step, so that no clock is read again for it.
-pub fn issue_after<H: Host>(host: &H, found: Step, count: u64) -> Result<Issued, H::Error> {
+pub fn issue_after<H: Host>(host: &H, found: Step, count: u64) -> Result<IssuedRange, H::Error> {
     issue_from(host, Some(found), count)
 }
 
-fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<Issued, H::Error> {
+fn issue_from<H: Host>(
+    host: &H,
+    mut found: Option<Step>,
+    count: u64,
+) -> Result<IssuedRange, H::Error> {
     let mut waits = Waits::default();
     let mut stand = Stand::default();
     loop {
@@ -75,7 +79,7 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
                 }
                 reserve_early(host, slot, generator, issued.end)?;
                 let waited = waits.waited;
-                return Ok(Issued { waited, ..issued });
+                return Ok(IssuedRange { waited, ..issued });
             }
             step => wait_or_reserve(host, slot, generator, &mut waits, step)?,
         }

@@ -5,7 +5,7 @@
 //! becomes of the layout's epoch, and so that a person can read it.
 //!
 //! [`Generator::plan`] is arithmetic on a [`PlanInput`] and changes nothing. What a
-//! [`Plan`] allows is carried out in one order, [`Planned`], [`Durable`], [`Moved`],
+//! [`Plan`] allows is carried out in one order, [`NewPlan`], [`DurablePlan`], [`MovedPlan`],
 //! published: each of these is made from the one before and consumes it.
 
 use crate::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos};
@@ -742,34 +742,34 @@ impl PlanInput {
 /// A plan that has not been carried out at all.
 #[must_use]
 #[derive(Debug)]
-pub struct Planned(Plan);
+pub struct NewPlan(Plan);
 
 /// A plan whose mark is durable.
 #[must_use]
 #[derive(Debug)]
-pub struct Durable(Plan);
+pub struct DurablePlan(Plan);
 
 /// A plan whose cursor was moved, and which allows nothing new yet.
 #[must_use]
 #[derive(Debug)]
-pub struct Moved(Plan);
+pub struct MovedPlan(Plan);
 
-impl Planned {
+impl NewPlan {
     pub const fn new(plan: Plan) -> Self {
         Self(plan)
     }
 
     /// Writes the mark by `write`, which returns when it is durable. Fails with what
-    /// `write` returns. Then nothing has changed, but the mark may be higher.
-    pub fn write<E>(self, write: impl FnOnce(&Plan) -> Result<(), E>) -> Result<Durable, E> {
-        write(&self.0).map(|()| Durable(self.0))
+    /// `write` returns. Then no position was taken and no bound moved, but the mark may be higher.
+    pub fn write<E>(self, write: impl FnOnce(&Plan) -> Result<(), E>) -> Result<DurablePlan, E> {
+        write(&self.0).map(|()| DurablePlan(self.0))
     }
 }
 
-impl Durable {
+impl DurablePlan {
     /// Moves clock and cursor to where the plan has them, and the clock history with the cursor.
     /// Holders of the reservation lock only.
-    pub fn move_cursor(self, generator: &Generator, live: &Live) -> Moved {
+    pub fn move_cursor(self, generator: &Generator, live: &Live) -> MovedPlan {
         let mut plan = self.0;
         let (layout, reading) = (generator.layout, plan.reading);
         let (cursor, bounds, clock) = (live.cursor(), live.bounds(), live.clock());
@@ -784,7 +784,7 @@ impl Durable {
             if let Some(from) = plan.cursor_from {
                 cursor.raise(from);
             }
-            return Moved(plan);
+            return MovedPlan(plan);
         }
         let clock_history = &mut plan.clock_history;
         if let Some(from) = plan.cursor_from {
@@ -801,11 +801,11 @@ impl Durable {
             }
             bounds.set_clock_seq_span(generator.clock_seq_span(live, *clock_history));
         }
-        Moved(plan)
+        MovedPlan(plan)
     }
 }
 
-impl Moved {
+impl MovedPlan {
     /// What was planned, with the clock history as it is since the cursor was moved.
     pub const fn plan(&self) -> &Plan {
         &self.0

@@ -10,7 +10,8 @@
 //! 5. publish the bound.
 //!
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
-//! changes nothing but notes and statistics.
+//! takes no position and writes no mark. It may leave a note, open a slot that was closed, and have
+//! the clock believed that it has seen.
 
 use crate::horizon::BEGINNING;
 use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
@@ -20,7 +21,7 @@ use crate::protocol::clock_seq::ClockSeqHistory;
 use crate::protocol::cursor::Live;
 use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use crate::protocol::plan::{
-    Author, Durable, Gap, MarkError, Moved, Plan, PlanInput, Planned, ReserveError,
+    Author, DurablePlan, Gap, MarkError, MovedPlan, NewPlan, Plan, PlanInput, ReserveError,
 };
 use crate::protocol::slot::{Reserving, Slot};
 use crate::protocol::tenure::{Generation, Tenure};
@@ -116,7 +117,7 @@ struct Reserver<'a, H> {
 impl<H: Host> Reserver<'_, H> {
     /// Plans a reservation, or notes why nothing may be reserved; `None` if it is not
     /// needed. The outer error is the host's.
-    fn prepare(&self, need: Need) -> Result<Result<Option<Planned>, ReserveError>, H::Error> {
+    fn prepare(&self, need: Need) -> Result<Result<Option<NewPlan>, ReserveError>, H::Error> {
         let slot = self.slot;
         if is_done(self.host, slot, self.generator, need) {
             return Ok(Ok(None));
@@ -133,7 +134,7 @@ impl<H: Host> Reserver<'_, H> {
     }
 
     /// Reads both clocks and plans; believes the wall clock if the plan does.
-    fn survey(&self, need: Need, on_disk: OnDisk) -> Result<Option<Planned>, ReserveError> {
+    fn survey(&self, need: Need, on_disk: OnDisk) -> Result<Option<NewPlan>, ReserveError> {
         let (host, slot, generator) = (self.host, self.slot, self.generator);
         let watches = generator.policy.on_rollback.watches();
         let surveyed = host.with_trusted_clock(|trusted, tenure| {
@@ -216,7 +217,7 @@ impl<H: Host> Reserver<'_, H> {
             end_refusal(host, slot);
         }
         self.note_plan(&situation, &plan);
-        Ok(Some(Planned::new(plan)))
+        Ok(Some(NewPlan::new(plan)))
     }
 
     /// Whether the slot's bound is of another tenure than this.
@@ -399,7 +400,7 @@ impl<H: Host> Reserver<'_, H> {
 
     // The steps of a reservation. Each consumes the one before.
 
-    fn write(&self, planned: Planned) -> Result<Durable, H::Error> {
+    fn write(&self, planned: NewPlan) -> Result<DurablePlan, H::Error> {
         planned.write(|plan| {
             self.host.write_durably(plan.value)?;
             self.slot.set_highest(self.token, plan.mark);
@@ -407,7 +408,7 @@ impl<H: Host> Reserver<'_, H> {
         })
     }
 
-    fn move_cursor(&self, durable: Durable) -> Moved {
+    fn move_cursor(&self, durable: DurablePlan) -> MovedPlan {
         // The process that closes a slot raises its cursor, so that is no sign of a start.
         let is_new = self.slot.horizon().announced() == BEGINNING;
         let moved = durable.move_cursor(self.generator, self.slot.live());
@@ -424,7 +425,7 @@ impl<H: Host> Reserver<'_, H> {
         moved
     }
 
-    fn publish(&self, moved: Moved) {
+    fn publish(&self, moved: MovedPlan) {
         let (plan, slot) = (*moved.plan(), self.slot);
         if plan.believes {
             slot.clock().believe(plan.reading.wall);

@@ -72,7 +72,7 @@ impl Reserving {
 #[repr(C)]
 pub struct Slot {
     live: Live,
-    rest: Rest,
+    rest: SlotFields,
     stats: CacheLine<(Stats, HighWater, Least)>,
     horizon: CacheLine<(Horizon, PutBack)>,
 }
@@ -94,7 +94,7 @@ struct Least(AtomicI64);
 
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Rest {
+struct SlotFields {
     key: AtomicU64,
     pins: AtomicU32,
     file: AtomicU32,
@@ -205,10 +205,10 @@ impl Slot {
     pub fn new(reading: Reading, now: i64) -> Self {
         Self {
             live: Live::new(reading),
-            rest: Rest {
+            rest: SlotFields {
                 seen: [reading.boot.get(), reading.wall.get()].map(AtomicI64::new),
                 clock_history: ClockSeqHistory::FRESH.parts().map(AtomicU64::new),
-                ..Rest::default()
+                ..SlotFields::default()
             },
             stats: CacheLine((Stats::new(now), HighWater::default(), Least::default())),
             horizon: CacheLine((Horizon::default(), PutBack::default())),

@@ -10,7 +10,7 @@ use crate::label::generator::Generator;
 use crate::protocol;
 use crate::protocol::block::issue_block;
 use crate::protocol::clock::Reading;
-use crate::protocol::cursor::{Clocks, Issued};
+use crate::protocol::cursor::{Clocks, IssuedRange};
 use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use crate::protocol::plan::{ReserveError, Settings};
 use crate::protocol::slot::{Reserving, Slot};
@@ -22,7 +22,7 @@ struct Busy<'a> {
     server: &'a Server,
     others: RefCell<VecDeque<u64>>,
     /// The IDs that the others got.
-    theirs: RefCell<Vec<Issued>>,
+    theirs: RefCell<Vec<IssuedRange>>,
     held: OneCall,
 }
 
@@ -127,12 +127,12 @@ fn server(label: &str) -> Server {
     server
 }
 
-fn positions(issued: &Issued) -> std::ops::Range<u64> {
+fn positions(issued: &IssuedRange) -> std::ops::Range<u64> {
     issued.start.get()..issued.end.get()
 }
 
 /// The positions of a block of `count` beside others; none belongs to the others.
-fn block(server: &Server, count: u64, others: &[u64]) -> Result<Issued, ScriptError> {
+fn block(server: &Server, count: u64, others: &[u64]) -> Result<IssuedRange, ScriptError> {
     let busy = Busy {
         server,
         others: RefCell::new(others.iter().copied().collect()),

@@ -11,7 +11,7 @@ impl Slot {
         let [boot, wall] = &rest.seen;
         Self {
             live: Live::from_parts(self.live.parts()),
-            rest: Rest {
+            rest: SlotFields {
                 key: AtomicU64::new(rest.key.load(Relaxed)),
                 pins: AtomicU32::new(rest.pins.load(Relaxed)),
                 file: AtomicU32::new(rest.file.load(Relaxed)),

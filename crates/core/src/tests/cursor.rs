@@ -12,7 +12,7 @@ use crate::id::{
 use crate::label::generator::Generator;
 use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::protocol::clock::Reading;
-use crate::protocol::cursor::{Bounds, ClockSeqSpan, Clocks, Issued, Live, Step};
+use crate::protocol::cursor::{Bounds, ClockSeqSpan, Clocks, IssuedRange, Live, Step};
 use crate::protocol::host::{Host, Need};
 use crate::protocol::tenure::Generation;
 use crate::protocol::wait::Waits;
@@ -98,7 +98,7 @@ fn issue(start: u64, end: u64) -> Step {
 }
 
 fn borrow(start: u64, end: u64, borrowed: u64) -> Step {
-    Step::Issue(Issued {
+    Step::Issue(IssuedRange {
         start: Position::new(start),
         end: Position::new(end),
         borrowed,
@@ -238,7 +238,7 @@ fn batches_that_meet_take_no_more_than_there_is_room_for() {
             &Shown(|| at, boot),
         );
         let mine = match step {
-            Step::Issue(Issued { start, end, .. }) => end.get() - start.get(),
+            Step::Issue(IssuedRange { start, end, .. }) => end.get() - start.get(),
             _ => 0,
         };
         inner.get() + mine
@@ -268,7 +268,7 @@ fn threads_never_share_a_position() {
                     };
                     let count = mine.len() as u64 % 7 + 1;
                     let clocks = Shown(|| at, boot);
-                    if let Step::Issue(Issued { start, end, .. }) =
+                    if let Step::Issue(IssuedRange { start, end, .. }) =
                         live.issue::<false>(&Generator::DEFAULT, Generation::NONE, count, &clocks)
                     {
                         mine.extend(start.get()..end.get());
@@ -346,7 +346,7 @@ fn decide(
         now,
         count,
     );
-    let Step::Issue(Issued {
+    let Step::Issue(IssuedRange {
         start,
         end,
         borrowed,
@@ -499,7 +499,7 @@ proptest! {
         let bound = at(&g, bound_clock, bound_tick, 0);
         let clocks = ClockSeqSpan { now: together, max: widest };
         let step = g.step::<true>(cursor, bound, clocks, now, count);
-        if let Step::Issue(Issued { start, end, .. }) = step {
+        if let Step::Issue(IssuedRange { start, end, .. }) = step {
             let layout = g.layout;
             let last = Position::new(end.get() - 1);
             let (first, after) = (layout.offset(start), layout.offset(end));
@@ -676,7 +676,7 @@ fn a_lead_that_was_met_does_not_come_back_with_a_rollback() {
     let tick = |boot: i64, at: f64| {
         let clocks = Shown(|| seconds(at), || BootNanos::new(boot * 1000 * MS));
         match live.issue::<true>(&generator, Generation::NONE, 1, &clocks) {
-            Step::Issue(Issued { start, .. }) => layout.tick_of(start).get(),
+            Step::Issue(IssuedRange { start, .. }) => layout.tick_of(start).get(),
             other => panic!("{other:?}"),
         }
     };

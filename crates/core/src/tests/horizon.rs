@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use super::places::Places;
 use super::scripted::{MS, Server};
 use crate::horizon::{
-    Announced, BEGINNING, Held, Horizon, InsertError, PLACES, ProcessHolds, Session, ShownHold,
-    least,
+    Announced, BEGINNING, Horizon, InsertError, PLACES, ProcessHolds, Session, SessionHolds,
+    ShownHold, least,
 };
 use crate::id::layout::OrderError;
 use crate::id::{BootNanos, UnixMillis, UnixNanos};
@@ -31,7 +31,7 @@ fn none() -> Option<UnixMillis> {
 
 #[test]
 fn a_hold_is_raised_to_the_first_id_and_then_stays() {
-    let (holder, mut held) = (ProcessHolds::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), SessionHolds::default());
     let holders = std::slice::from_ref(&holder);
     assert_eq!(least(holders, DATABASE), None);
     held.hold(&Places(&holder), DATABASE, at(10)).unwrap();
@@ -90,7 +90,7 @@ impl Session for Both<'_> {
 /// A session that uses more generators than it has places holds each of them, and no other.
 #[test]
 fn generators_without_a_place_are_held_by_locks() {
-    let (holder, mut held) = (ProcessHolds::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), SessionHolds::default());
     let (session, holders) = (Both::new(&holder, 2), std::slice::from_ref(&holder));
     let count = u64::try_from(PLACES).unwrap() + 2;
     let horizons: Vec<_> = (0..=count + 1).map(|_| Horizon::default()).collect();
@@ -130,7 +130,7 @@ fn generators_without_a_place_are_held_by_locks() {
 
 #[test]
 fn what_is_held_is_shown() {
-    let (holder, mut held) = (ProcessHolds::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), SessionHolds::default());
     holder.set_process(77);
     held.hold(&Places(&holder), DATABASE | 3, at(8)).unwrap();
     let shown = ShownHold {
@@ -143,7 +143,7 @@ fn what_is_held_is_shown() {
 
 #[test]
 fn a_process_that_ends_holds_nothing() {
-    let (holder, mut held) = (ProcessHolds::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), SessionHolds::default());
     for generator in 1..=u64::try_from(PLACES).unwrap() {
         let key = DATABASE | generator;
         held.hold(&Places(&holder), key, at(1)).unwrap();
@@ -155,7 +155,7 @@ fn a_process_that_ends_holds_nothing() {
 #[test]
 fn the_horizon_is_the_least_and_does_not_go_back() {
     let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
-    let (mut held, holders) = (Held::default(), std::slice::from_ref(&holder));
+    let (mut held, holders) = (SessionHolds::default(), std::slice::from_ref(&holder));
     assert_eq!(horizon.read(at(50), &holders, DATABASE, none), at(50));
     // A hold that was published before a first ID, by a session that was stopped in
     // between: the ID will be later.
@@ -171,7 +171,7 @@ fn the_horizon_is_the_least_and_does_not_go_back() {
 #[test]
 fn an_id_from_elsewhere_is_held_or_refused() {
     let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
-    let (mut held, holders) = (Held::default(), std::slice::from_ref(&holder));
+    let (mut held, holders) = (SessionHolds::default(), std::slice::from_ref(&holder));
     let read = |reached| horizon.read(reached, &holders, DATABASE, none);
     assert_eq!(read(at(50)), at(50));
     let refused = held.insert(&Places(&holder), DATABASE, at(49), &horizon);
@@ -220,7 +220,7 @@ fn an_id_from_elsewhere_is_held_or_refused() {
 #[test]
 fn a_hold_before_the_first_id_vouches_for_nothing() {
     let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
-    let (mut held, holders) = (Held::default(), std::slice::from_ref(&holder));
+    let (mut held, holders) = (SessionHolds::default(), std::slice::from_ref(&holder));
     let read = |reached| horizon.read(reached, &holders, DATABASE, none);
     assert_eq!(read(at(50)), at(50));
     held.hold(&Places(&holder), DATABASE, at(40)).unwrap();
@@ -257,7 +257,7 @@ impl Announced for Overtaken {
 /// An ID that a reader passes while it is inserted is refused, and holds nothing.
 #[test]
 fn an_id_from_elsewhere_that_is_overtaken_is_refused() {
-    let (holder, mut held) = (ProcessHolds::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), SessionHolds::default());
     let holders = std::slice::from_ref(&holder);
     let overtaken = || Overtaken(Cell::new(at(10)), at(50));
     let mut insert = |millis| held.insert(&Places(&holder), DATABASE, at(millis), &overtaken());
@@ -273,7 +273,7 @@ fn an_id_from_elsewhere_that_is_overtaken_is_refused() {
 #[test]
 fn a_new_slot_announces_its_start() {
     let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
-    let mut held = Held::default();
+    let mut held = SessionHolds::default();
     assert_eq!(horizon.announced(), BEGINNING);
     horizon.start_at(at(30));
     assert_eq!(

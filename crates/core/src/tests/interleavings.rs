@@ -1,5 +1,5 @@
 //! Every interleaving of issuers and a reserver, explored by loom on the production
-//! steps: [`Live::issue`], and [`Planned`] to published.
+//! steps: [`Live::issue`], and [`NewPlan`] to published.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::label::generator::Generator;
 use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::protocol::clock::Reading;
 use crate::protocol::clock_seq::ClockSeqHistory;
-use crate::protocol::cursor::{ClockSeqSpan, Clocks, Issued, Live, Step};
+use crate::protocol::cursor::{ClockSeqSpan, Clocks, IssuedRange, Live, Step};
 use crate::protocol::plan::Plan;
 use crate::protocol::slot::Slot;
 use crate::protocol::tenure::{Generation, Tenure};
@@ -49,7 +49,7 @@ pub mod plain {
     /// One attempt; an issued position must lie below the mark on disk.
     fn issue(s: &Shared, now: i64) -> Option<u64> {
         match s.live.issue::<false>(&G, Generation::NONE, 1, &tick(now)) {
-            Step::Issue(Issued { start, end, .. }) => {
+            Step::Issue(IssuedRange { start, end, .. }) => {
                 assert!(
                     end.get() <= s.mark.load(Ordering::Acquire),
                     "past the durable mark"
@@ -141,7 +141,7 @@ pub mod plain {
             reserve(&s, cursor, 6 * TICK);
             let batch = spawn(&s, |s| {
                 match s.live.issue::<false>(&G, Generation::NONE, 3, &tick(5)) {
-                    Step::Issue(Issued { start, end, .. }) => Some((start.get(), end.get())),
+                    Step::Issue(IssuedRange { start, end, .. }) => Some((start.get(), end.get())),
                     _ => None,
                 }
             });
@@ -265,7 +265,7 @@ mod watching {
             let step = self
                 .live
                 .issue::<true>(&self.generator, Generation::NONE, 1, self);
-            let Step::Issue(Issued { start, .. }) = step else {
+            let Step::Issue(IssuedRange { start, .. }) = step else {
                 return Err(step);
             };
             let disk = self.disk.load(Ordering::Acquire).cast_unsigned();
@@ -677,7 +677,7 @@ mod tenures {
             .live()
             .issue::<false>(&G, mine.generation, 1, &tick(now))
         {
-            Step::Issue(Issued { start, .. }) => Some(start.get()),
+            Step::Issue(IssuedRange { start, .. }) => Some(start.get()),
             _ => None,
         }
     }

@@ -25,8 +25,8 @@ use crate::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use crate::lease::node::{Change, Next, Node, NodeInput};
 use crate::lease::state::{RegistryInput, State};
 use crate::lease::{
-    Answer, Ask, Holder, Memory, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply, Request,
-    Row, ServerKey,
+    Answer, Holder, Memory, Nonce, Origin, PATIENCE, Pool, RegistryMillis, Reply, Request,
+    RequestKind, Row, ServerKey,
 };
 
 /// All times of the world are in milliseconds.
@@ -455,9 +455,9 @@ impl World {
             }
         }
         let asked = match request.ask {
-            Ask::Acquire { .. } => "acquires",
-            Ask::Renew { .. } => "renews",
-            Ask::Release { .. } => "releases",
+            RequestKind::Acquire { .. } => "acquires",
+            RequestKind::Renew { .. } => "renews",
+            RequestKind::Release { .. } => "releases",
         };
         self.grants += u64::from(matches!(&reply.answer, Answer::Granted(_)));
         self.say(|| format!("server {from} {asked}: {}", brief(&reply)));

@@ -6,7 +6,7 @@ use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, wor
 use crate::id::{Millis, UnixMillis, WorkerId};
 use crate::lease::node::{FLOOR_LIMIT, LeaseError, Next};
 use crate::lease::state::DAY;
-use crate::lease::{Answer, Ask, Fence, Named, RegistryError, Request, Row};
+use crate::lease::{Answer, Fence, HolderName, RegistryError, Request, RequestKind, Row};
 
 /// Nothing is issued at or after a bound, so a later end is wrong. The next holder would
 /// have it as its floor.
@@ -15,7 +15,7 @@ fn a_release_does_not_raise_the_bound() {
     let mut world = one_of_two();
     let row = world.row(0).clone();
     let mut release = world.close(0).unwrap();
-    if let Ask::Release { end, .. } = &mut release.ask {
+    if let RequestKind::Release { end, .. } = &mut release.ask {
         *end = UnixMillis::new(i64::MAX);
     }
     assert_eq!(world.answer(0, 0, &release).answer, Answer::Released);
@@ -36,7 +36,7 @@ fn a_release_tells_what_a_lost_renewal_had_allowed() {
     world.replace(lost, How::Promotion);
     assert!(world.row(0).bound < bound);
     let release = world.close(0).unwrap();
-    let Ask::Release { end, .. } = release.ask else {
+    let RequestKind::Release { end, .. } = release.ask else {
         panic!("{release:?}")
     };
     assert!(end > world.row(0).bound, "{end:?}");
@@ -80,7 +80,7 @@ fn a_need_that_is_not_met_costs_no_worker_id() {
     for _ in 0..3 {
         world.pass(SECOND);
         let mut request = world.ask(0).unwrap();
-        if let Ask::Renew { furthest, .. } = &mut request.ask {
+        if let RequestKind::Renew { furthest, .. } = &mut request.ask {
             *furthest = UnixMillis::new(world.now + 2 * DAY.get());
         }
         let reply = world.answer(0, 0, &request);
@@ -140,10 +140,10 @@ fn a_registry_is_declared_whatever_a_node_has_said() {
 /// has. One that the registry does not know may show a loss; and any request cuts a lease that is
 /// too long since the registry's clock went back.
 pub fn an_old_token_changes_nothing(before: &Disk, after: &Disk, request: &Request) {
-    let (Ask::Renew {
+    let (RequestKind::Renew {
         worker, counter, ..
     }
-    | Ask::Release {
+    | RequestKind::Release {
         worker, counter, ..
     }) = request.ask
     else {
@@ -170,7 +170,7 @@ fn refused_for(world: &mut World, server: usize) -> (Fence, Option<u16>) {
 #[test]
 pub fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
     let mut world = taken_over();
-    let second = Named::from(&world.row(0).holder).port;
+    let second = HolderName::from(&world.row(0).holder).port;
     world.wake(0);
     let taken = (Fence::TakenOver, Some(second));
     assert_eq!(refused_for(&mut world, 0), taken);

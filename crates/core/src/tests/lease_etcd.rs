@@ -52,7 +52,7 @@ impl Etcd {
 
     /// What a server finds that asks.
     pub fn registry_input(&self, state: &State, input: &RegistryInput) -> RegistryInput {
-        let stored = etcd::Stored {
+        let stored = etcd::StoredState {
             state: state.clone(),
             position: position(self.stored.0),
         };

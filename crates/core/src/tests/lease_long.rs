@@ -6,7 +6,9 @@ use super::lease_traces::{down, held, why};
 use crate::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use crate::lease::node::{Next, NodeInput};
 use crate::lease::state::{DAY, Loss};
-use crate::lease::{Answer, Ask, Cause, FloorCause, Named, RegistryError, RegistryMillis, Stopped};
+use crate::lease::{
+    Answer, Cause, FloorCause, HolderName, RegistryError, RegistryMillis, RequestKind, Stoppage,
+};
 
 /// Lease 120 s, patience 30 s, hold 32 s, max_ahead 80 s; a step is 4 s.
 fn world(pool: i64, servers: usize) -> World {
@@ -357,7 +359,7 @@ fn wrong_bound() {
     world.seconds(40);
     world.pass(40 * SECOND);
     let mut request = world.ask(0).unwrap();
-    let Ask::Renew { bound, .. } = &mut request.ask else {
+    let RequestKind::Renew { bound, .. } = &mut request.ask else {
         panic!("{request:?}")
     };
     *bound = UnixMillis::new(bound.get() + 365 * DAY.get());
@@ -1415,8 +1417,8 @@ fn a_registry_that_has_stopped_takes_no_proof_away() {
     let lost = world.changes_since(|rows| rows.values().any(|row| row.bound < bound));
     world.replace(lost, How::Backup);
     let (now, era) = (world.now, world.newest().disk.0.era);
-    let by = Box::new(Named::from(&world.row(0).holder));
-    world.newest().disk.0.stopped = Some(Stopped {
+    let by = Box::new(HolderName::from(&world.row(0).holder));
+    world.newest().disk.0.stopped = Some(Stoppage {
         since: RegistryMillis::new(now),
         seen: era,
         by,

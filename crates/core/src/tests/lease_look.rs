@@ -3,7 +3,9 @@
 
 use super::lease::{How, World};
 use super::lease_traces::one_of_two;
-use crate::lease::{Answer, Ask, Cause, Fence, Memory, RegistryError, Reply, Request, Seen};
+use crate::lease::{
+    Answer, Cause, EraRelation, Fence, Memory, RegistryError, Reply, Request, RequestKind,
+};
 
 /// The server looks at a registry.
 fn look(world: &mut World, registry: usize, memory: Option<Memory>) -> Reply {
@@ -12,7 +14,7 @@ fn look(world: &mut World, registry: usize, memory: Option<Memory>) -> Reply {
     let request = node.close(input.clock, &input).unwrap();
     let request = Request {
         memory,
-        ask: Ask::look(),
+        ask: RequestKind::look(),
         ..request
     };
     let now = world.now;
@@ -54,7 +56,7 @@ fn a_look_stops_the_older_of_two_registries() {
         Cause::Origin
     );
     let eras = newer.memory.era.judge(&older.unwrap().era);
-    assert_eq!(eras, Seen::Before);
+    assert_eq!(eras, EraRelation::Before);
     // What is older says nothing new, and what it has granted is still there.
     let (old, new) = (world.registries[0].clone(), world.registries[1].clone());
     assert!(is_refused(&look(&mut world, 1, older)));

@@ -6,7 +6,7 @@ use super::lease_traces::{PATIENCE, down, held, one_of_two, world};
 use crate::id::{BootNanos, Millis, UnixMillis};
 use crate::lease::state::DAY;
 use crate::lease::{
-    Answer, Ask, Cause, Holder, HolderError, Memory, Nonce, RegistryError, Reply, Request,
+    Answer, Cause, Holder, HolderError, Memory, Nonce, RegistryError, Reply, Request, RequestKind,
     ServerKey,
 };
 
@@ -20,8 +20,8 @@ impl Strangers {
         Self { drawn: 1000 }
     }
 
-    fn acquire() -> Ask {
-        Ask::Acquire {
+    fn acquire() -> RequestKind {
+        RequestKind::Acquire {
             fixed: None,
             last: None,
             holding: None,
@@ -29,7 +29,7 @@ impl Strangers {
     }
 
     /// A request of a server that does not exist, at this clock.
-    fn request(&mut self, ask: Ask, clock: i64, memory: Option<Memory>) -> Request {
+    fn request(&mut self, ask: RequestKind, clock: i64, memory: Option<Memory>) -> Request {
         self.drawn += 1;
         Request {
             asker: Holder {
@@ -66,9 +66,9 @@ fn would_answer(world: &mut World, request: &Request) -> Reply {
     copy.handle(request, now)
 }
 
-fn renewal(request: &Request, reply: &Reply) -> Ask {
+fn renewal(request: &Request, reply: &Reply) -> RequestKind {
     match (&reply.answer, request.ask) {
-        (Answer::Granted(grant), _) => Ask::Renew {
+        (Answer::Granted(grant), _) => RequestKind::Renew {
             worker: grant.worker,
             counter: grant.counter,
             bound: grant.bound,
@@ -194,7 +194,7 @@ fn a_wrong_bound_brings_no_grant_back() {
         world.replace(changes, How::Backup);
         world.pass(4 * SECOND);
         let mut request = world.ask(0).unwrap();
-        let Ask::Renew { bound, .. } = &mut request.ask else {
+        let RequestKind::Renew { bound, .. } = &mut request.ask else {
             panic!("{request:?}")
         };
         *bound = UnixMillis::new(bound.get() + wrong * DAY.get());

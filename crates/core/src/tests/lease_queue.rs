@@ -6,8 +6,8 @@ use crate::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use crate::lease::node::{Change, HeldLease, LeaseError, Next, Node, NodeInput};
 use crate::lease::state::{RegistryInput, State};
 use crate::lease::{
-    Answer, Ask, Holder, Nonce, Origin, Pool, RegistryError, RegistryMillis, Reply, Request,
-    ServerKey,
+    Answer, Holder, Nonce, Origin, Pool, RegistryError, RegistryMillis, Reply, Request,
+    RequestKind, ServerKey,
 };
 
 const SECOND: i64 = 1000;
@@ -152,13 +152,13 @@ fn worker(node: &Node) -> Option<u32> {
 /// What a request for another worker ID says that the server has.
 fn holding(request: &Request) -> Option<u32> {
     match request.ask {
-        Ask::Acquire { holding, .. } => holding.map(WorkerId::get),
+        RequestKind::Acquire { holding, .. } => holding.map(WorkerId::get),
         _ => None,
     }
 }
 
 fn is_renewal(next: &Next) -> bool {
-    matches!(next, Next::Send(request) if matches!(request.ask, Ask::Renew { .. }))
+    matches!(next, Next::Send(request) if matches!(request.ask, RequestKind::Renew { .. }))
 }
 
 /// There is no worker ID for a time so far behind.

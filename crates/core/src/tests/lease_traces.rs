@@ -5,7 +5,7 @@ use super::lease::{EPOCH, How, Plan, SECOND, World};
 use crate::id::{Millis, UnixMillis, WorkerId};
 use crate::lease::node::{LeaseError, Next, Node, NodeInput};
 use crate::lease::state::DAY;
-use crate::lease::{Answer, Fence, Named, Pool, RegistryError, RegistryMillis, Terms};
+use crate::lease::{Answer, Fence, HolderName, Pool, RegistryError, RegistryMillis, Terms};
 
 /// A lease, a hold, and what is lost to seconds.
 pub const PATIENCE: i64 = 8 + 8 + 5;
@@ -242,7 +242,7 @@ fn a_restored_copy_does_not_stop_the_original() {
     let RegistryError::Held { by, .. } = why(&world, 1) else {
         panic!("{:?}", why(&world, 1))
     };
-    assert_eq!(**by, Named::from(&world.row(0).holder));
+    assert_eq!(**by, HolderName::from(&world.row(0).holder));
     // Nobody learns by a refusal how to take the worker ID over.
     let told = serde_json::to_string(why(&world, 1)).unwrap();
     assert!(told.contains("data_directory"), "{told}");
@@ -378,7 +378,7 @@ fn a_release_of_what_was_taken_over_changes_nothing() {
     else {
         panic!("{:?}", reply.answer)
     };
-    assert_eq!(*by.unwrap(), Named::from(&world.row(0).holder));
+    assert_eq!(*by.unwrap(), HolderName::from(&world.row(0).holder));
     assert_eq!(*world.row(0), row);
 }
 

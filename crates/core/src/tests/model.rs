@@ -14,7 +14,7 @@ use crate::id::{
 use crate::label::generator::Generator;
 use crate::protocol::clock::Reading;
 use crate::protocol::clock_seq::ClockSeqHistory;
-use crate::protocol::cursor::{ClockSeqSpan, Clocks, Issued, Step};
+use crate::protocol::cursor::{ClockSeqSpan, Clocks, IssuedRange, Step};
 use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use crate::protocol::plan::{Author, PlanInput, ReserveError, Settings};
 use crate::protocol::slot::{Reserving, Scale, Slot, close_all};
@@ -687,7 +687,7 @@ impl Server {
     pub fn call(&self, count: u64) -> Outcome {
         self.held.begins();
         match protocol::issue(self, count) {
-            Ok(Issued { start, end, .. }) => {
+            Ok(IssuedRange { start, end, .. }) => {
                 self.held.returns();
                 Outcome::Issued { start, end }
             }

@@ -1,6 +1,6 @@
 //! Every interleaving of a session that observes an ID with issuers, a reserver and the one that
 //! closes the slot, explored by loom on the production steps: [`Live::exceeds`],
-//! [`Live::raise_past`], [`Live::issue`], and [`Planned`] to published.
+//! [`Live::raise_past`], [`Live::issue`], and [`NewPlan`] to published.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::label::generator::Generator;
 use crate::label::policy::{OnRollback, Policy, SequenceStart};
 use crate::protocol::clock::Reading;
 use crate::protocol::clock_seq::ClockSeqHistory;
-use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::cursor::{Clocks, IssuedRange, Step};
 use crate::protocol::plan::Plan;
 use crate::protocol::slot::{Reserving, Slot};
 use crate::protocol::tenure::{Generation, Tenure};
@@ -107,7 +107,7 @@ impl Shared {
     /// observed before.
     fn issue(&self, mine: Generation) -> Option<u64> {
         let seen = self.seen.load(Ordering::Acquire);
-        let Step::Issue(Issued { start, end, .. }) = self.step(mine) else {
+        let Step::Issue(IssuedRange { start, end, .. }) = self.step(mine) else {
             return None;
         };
         let mark = self.mark.load(Ordering::Acquire);

@@ -27,7 +27,7 @@ use crate::label::generator::Generator;
 use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::protocol;
 use crate::protocol::clock_seq::ClockSeqHistory;
-use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::cursor::{Clocks, IssuedRange, Step};
 use crate::protocol::host::{Host, IssueError, Need};
 use crate::protocol::plan::ReserveError;
 use crate::protocol::plan::Settings;
@@ -668,7 +668,7 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
             let Some(before) = registry.before.filter(|_| server.has_place()) else {
                 return Ok(false);
             };
-            let Step::Issue(Issued { start, .. }) = server.step_of(before, 1) else {
+            let Step::Issue(IssuedRange { start, .. }) = server.step_of(before, 1) else {
                 return Ok(false);
             };
             let id = server.id_for(before, start);
@@ -819,7 +819,7 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
             return Err(format!("waited {for_tick} ns for a clock that stands"));
         }
         let as_it_should = match ends {
-            Ok(Issued { .. }) => true,
+            Ok(IssuedRange { .. }) => true,
             Err(Stop::Refused(refused)) => match refused {
                 IssueError::Reservation(ReserveError::TimeUsedUp { .. }) => true,
                 IssueError::Reservation(

@@ -10,7 +10,7 @@ use crate::id::{Position, Tick, UnixMillis, UnixNanos};
 use crate::label::generator::Generator;
 use crate::label::policy::{OnRollback, Policy, SequenceStart};
 use crate::protocol::clock_seq::ClockSeqHistory;
-use crate::protocol::cursor::{Issued, Step};
+use crate::protocol::cursor::{IssuedRange, Step};
 use crate::protocol::plan::Plan;
 use crate::protocol::slot::{Reserving, Slot};
 use crate::protocol::tenure::{Generation, Tenure};
@@ -56,7 +56,7 @@ fn issue(slot: &Slot, mine: Generation, now: i64) -> Option<(u32, u64, u64)> {
     let g = generator();
     let at = At { boot: 0, wall: now };
     match slot.live().issue::<true>(&g, mine, 1, &at) {
-        Step::Issue(Issued { start, .. }) => {
+        Step::Issue(IssuedRange { start, .. }) => {
             let worker = mine.worker().unwrap().get();
             Some((
                 worker,

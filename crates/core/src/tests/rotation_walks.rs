@@ -21,7 +21,7 @@ use crate::id::layout::{FieldRole, Layout};
 use crate::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use crate::label::generator::Generator;
 use crate::label::policy::{OnRollback, Policy, SequenceStart};
-use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::cursor::{Clocks, IssuedRange, Step};
 use crate::protocol::host::{Host, IssueError, Need, Note};
 use crate::protocol::slot::{Reserving, Scale};
 use crate::protocol::tenure::{Generation, Tenure};
@@ -167,7 +167,7 @@ impl State {
     }
 
     /// Notes an ID that was issued for a generation.
-    fn note(&mut self, generation: Generation, issued: Issued) {
+    fn note(&mut self, generation: Generation, issued: IssuedRange) {
         self.note_grant();
         let layout = self.server.generator.layout;
         for position in issued.start.get()..issued.end.get() {
@@ -216,7 +216,7 @@ impl State {
             Outcome::Issued { start, end } => {
                 let generation = self.server.generation();
                 let tick = layout.instant_of(layout.tick_of(start)).get();
-                let issued = Issued {
+                let issued = IssuedRange {
                     start,
                     end,
                     borrowed: 0,

@@ -13,7 +13,7 @@ use crate::label::policy::Policy;
 use crate::protocol::clock::Reading;
 use crate::protocol::clock_seq::ClockSeqHistory;
 use crate::protocol::cursor::{Clocks, Live};
-use crate::protocol::plan::{Plan, Planned};
+use crate::protocol::plan::{NewPlan, Plan};
 use crate::protocol::slot::{Reserving, Scale, Slot};
 use crate::protocol::tenure::Tenure;
 
@@ -108,7 +108,7 @@ pub fn carry_out(
     write: impl FnOnce(&Plan),
     between: impl FnOnce(),
 ) -> (ClockSeqHistory, bool) {
-    let written = Planned::new(*plan).write(|plan| {
+    let written = NewPlan::new(*plan).write(|plan| {
         write(plan);
         Ok::<(), ()>(())
     });

@@ -17,7 +17,7 @@ use crate::label::generator::Generator;
 use crate::label::policy::OnRollback;
 use crate::protocol;
 use crate::protocol::clock::Reading;
-use crate::protocol::cursor::{Clocks, Issued, Step};
+use crate::protocol::cursor::{Clocks, IssuedRange, Step};
 use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use crate::protocol::plan::{Author, ReserveError, Settings};
 use crate::protocol::slot::{Reserving, Scale, Slot};
@@ -274,7 +274,7 @@ impl Server {
 
     pub fn issue(&mut self, count: u64) -> Result<Vec<SnowflakeId>, ScriptError> {
         self.held.begins();
-        let Issued { start, end, .. } = protocol::issue(self, count)?;
+        let IssuedRange { start, end, .. } = protocol::issue(self, count)?;
         self.held.returns();
         let id = |at| self.id_of(Position::new(at));
         Ok((start.get()..end.get()).map(id).collect())
@@ -282,7 +282,7 @@ impl Server {
 
     /// A call whose first step was made outside of the protocol, as sessions do on their
     /// fast path. The generator watches the clock.
-    pub fn fast_then_slow(&self) -> Result<Issued, ScriptError> {
+    pub fn fast_then_slow(&self) -> Result<IssuedRange, ScriptError> {
         let (slot, generator) = self.enter()?;
         let first = slot
             .live()

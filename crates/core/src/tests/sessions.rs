@@ -1,5 +1,5 @@
 //! A server in loom's memory model, and sessions that are hosts of the protocol: what they do
-//! in a transaction is [`protocol::issue`], [`protocol::advance_to_now`] and [`Held`], as in
+//! in a transaction is [`protocol::issue`], [`protocol::advance_to_now`] and [`SessionHolds`], as in
 //! production.
 //!
 //! A transaction that has ended says so in a flag with no ordering of its own: a reader that
@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicBool as Flag, AtomicI64 as Number, Ordering::SeqCs
 use loom::sync::{Arc, Mutex};
 
 use super::scaffold;
-use crate::horizon::lock_list::{self, LockList, Locks, Noted};
+use crate::horizon::lock_list::{self, LockFlag, LockList, Locks};
 use crate::horizon::{
-    Held, InsertError, PLACES, ProcessHolds, Processes, Session as Holding, Used, least,
+    InsertError, PLACES, PlaceCount, ProcessHolds, Processes, Session as Holding, SessionHolds,
+    least,
 };
 use crate::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
 use crate::label::generator::Generator;
@@ -52,7 +53,7 @@ fn reading(tick: i64) -> Reading {
 pub struct Server {
     pub slot: Slot,
     holders: [ProcessHolds; 2],
-    used: Used,
+    used: PlaceCount,
     /// The value of the sequence; under the reservation lock.
     mark: AtomicI64,
     reserving: Mutex<()>,
@@ -65,7 +66,7 @@ pub struct Server {
     /// PostgreSQL's table of locks: which session has taken one, of which generator, and where.
     locks: Mutex<Vec<(usize, u64, UnixMillis)>>,
     list: Mutex<LockList>,
-    noted: Noted,
+    noted: LockFlag,
     /// The lock on the sequence, of a session that takes IDs or changes the label.
     sequence: Mutex<()>,
 }
@@ -80,7 +81,7 @@ pub fn server() -> Arc<Server> {
     let server = Arc::new(Server {
         slot,
         holders: Default::default(),
-        used: Used::default(),
+        used: PlaceCount::default(),
         mark: AtomicI64::new(0),
         reserving: Mutex::new(()),
         trusted: Mutex::new(TrustedClock::new(reading(3))),
@@ -89,7 +90,7 @@ pub fn server() -> Arc<Server> {
         ends: Default::default(),
         locks: Mutex::default(),
         list: Mutex::default(),
-        noted: Noted::default(),
+        noted: LockFlag::default(),
         sequence: Mutex::new(()),
     });
     assert_eq!(
@@ -164,7 +165,7 @@ impl Server {
 }
 
 impl Locks for Server {
-    fn noted(&self) -> &Noted {
+    fn noted(&self) -> &LockFlag {
         &self.noted
     }
 
@@ -190,7 +191,7 @@ pub struct Session<'a> {
     server: &'a Server,
     mine: usize,
     now: i64,
-    held: RefCell<Held>,
+    held: RefCell<SessionHolds>,
     has_taken: Cell<bool>,
 }
 

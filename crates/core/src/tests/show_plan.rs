@@ -1,6 +1,6 @@
 //! A plan that is being carried out, for a test to look at and to copy.
 
-use super::{Durable, Moved, Plan, Planned};
+use super::{DurablePlan, MovedPlan, NewPlan, Plan};
 
 macro_rules! copied {
     ($($phase:ident)*) => {$(
@@ -24,5 +24,5 @@ macro_rules! shown {
     )*};
 }
 
-copied!(Planned Durable Moved);
-shown!(Planned Durable);
+copied!(NewPlan DurablePlan MovedPlan);
+shown!(NewPlan DurablePlan);

@@ -4,9 +4,9 @@ use super::*;
 
 #[derive(Clone, Copy)]
 pub enum UnderWay {
-    Planned(Planned),
-    Durable(Durable),
-    Moved(Moved),
+    Planned(NewPlan),
+    Durable(DurablePlan),
+    Moved(MovedPlan),
 }
 
 impl UnderWay {

@@ -18,7 +18,7 @@ use crate::label::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::protocol;
 use crate::protocol::block::issue_block;
 use crate::protocol::clock::Reading;
-use crate::protocol::cursor::{Clocks, Issued};
+use crate::protocol::cursor::{Clocks, IssuedRange};
 use crate::protocol::host::{Host, IssueError, Need, Note, OnDisk, TrustedClock};
 use crate::protocol::plan::{Author, ReserveError, Settings};
 use crate::protocol::slot::{Reserving, Scale, Slot};
@@ -168,7 +168,7 @@ impl Live {
         let mut ids = vec![];
         while ids.len() < wanted {
             match issue_block(&self, count) {
-                Ok(Issued { start, end, .. }) => {
+                Ok(IssuedRange { start, end, .. }) => {
                     self.assert_marked(end);
                     let first = layout.compose_in(start, stamp, None).get();
                     let number = i64::try_from(count).unwrap();
@@ -192,7 +192,7 @@ impl Live {
         let mut ids = vec![];
         while ids.len() < wanted {
             match protocol::issue(&self, count) {
-                Ok(Issued { start, end, .. }) => {
+                Ok(IssuedRange { start, end, .. }) => {
                     self.assert_marked(end);
                     let position = Position::new;
                     ids.extend(
@@ -488,7 +488,7 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
         let mut ids = vec![];
         while !is_over.load(Ordering::Relaxed) || ids.is_empty() {
             match protocol::issue(&session, 1) {
-                Ok(Issued { start, .. }) => {
+                Ok(IssuedRange { start, .. }) => {
                     let entered = session.entered.get();
                     if ids.last().is_none_or(|&(last, _)| last != entered) {
                         seen.lock().unwrap().insert(entered);

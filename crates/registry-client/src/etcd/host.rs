@@ -3,7 +3,7 @@
 //!
 //! | key under the prefix | value | goes |
 //! |---|---|---|
-//! | `/state` | [`etcd::Stored`] | never |
+//! | `/state` | [`etcd::StoredState`] | never |
 //! | `/pools/NAME` | [`StoredPool`] | when the pool is dropped |
 //! | `/workers/NAMESPACE/ID` | [`Row`] | never, not even with its pool |
 //!
@@ -37,7 +37,7 @@ use super::gateway::{Gateway, GatewayError, decoded, encoded, number};
 use super::url::Url;
 use crate::wire::{self, MessageError};
 use snowflake_core::id::WorkerId;
-use snowflake_core::lease::etcd::{self, EtcdInput, Position, Stored, StoredPool};
+use snowflake_core::lease::etcd::{self, EtcdInput, Position, StoredPool, StoredState};
 use snowflake_core::lease::registry::{self, Rows, only_row};
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{RegistryMillis, Reply, Request, Row};
@@ -282,7 +282,7 @@ impl EtcdRegistry {
             );
             let state = host.key("/state");
             let reading = host.read(&[&state], &[&pools], until)?;
-            let stored: Option<Stored> = reading.value(&state)?;
+            let stored: Option<StoredState> = reading.value(&state)?;
             let input = reading.etcd_input.registry_input(stored.as_ref());
             let mut wanted = pool.clone();
             wanted.pool.unused = unused.unwrap_or(stored.is_none());
@@ -298,7 +298,7 @@ impl EtcdRegistry {
                 }
             }
             let mut pool = pool.clone();
-            let made = |stored: &Stored| stored.state.making(pool.pool.unused, input.now);
+            let made = |stored: &StoredState| stored.state.making(pool.pool.unused, input.now);
             pool.pool.made = stored.as_ref().map_or(input.now, made);
             let new = match stored {
                 Some(_) => None,
@@ -362,7 +362,7 @@ impl EtcdRegistry {
             let state = host.key("/state");
             let (pools, workers) = (&host.key("/pools/"), &host.key("/workers/"));
             let reading = host.read(&[&state], &[pools, workers], until)?;
-            let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
+            let stored: StoredState = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
             let pools = reading.below(pools).map(|(_, entry)| parsed(&entry.value));
             let pools = pools.collect::<Result<Vec<StoredPool>, _>>()?;
             let rows = reading.below(workers).map(|(place, entry)| {
@@ -394,7 +394,7 @@ impl EtcdRegistry {
         self.try_members(until, |host, until| {
             let key = host.key("/state");
             let reading = host.read(&[&key], &[], until)?;
-            let stored: Stored = reading.value(&key)?.ok_or(EtcdError::NoRegistry)?;
+            let stored: StoredState = reading.value(&key)?.ok_or(EtcdError::NoRegistry)?;
             let input = reading.etcd_input.registry_input(Some(&stored));
             let mut state = stored.state;
             f(&mut state, &input);
@@ -554,7 +554,7 @@ impl EtcdRegistry {
             let why = format!("pool \"{name}\" makes no sense");
             return Err(EtcdError::Unreadable(why).into());
         };
-        let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
+        let stored: StoredState = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
         let mut rows = Rows {
             is_all: own.is_none(),
             ..Rows::default()
@@ -704,7 +704,7 @@ impl EtcdRegistry {
         &mut self,
         reading: &EtcdReading,
         mut change: EtcdChange,
-        stored: Option<&Stored>,
+        stored: Option<&StoredState>,
         until: Instant,
     ) -> Result<(), AttemptError> {
         let key = self.key("/state");
@@ -723,7 +723,7 @@ impl EtcdRegistry {
 /// A pool with what was read of it.
 struct EtcdRead {
     reading: EtcdReading,
-    stored: Stored,
+    stored: StoredState,
     pool: StoredPool,
     rows: Rows,
 }
@@ -744,7 +744,7 @@ pub(super) struct Draft {
     reading: EtcdReading,
     is_all: bool,
     /// The transaction, with the state if that changes; `None` if nothing does.
-    change: Option<(EtcdChange, Option<Stored>)>,
+    change: Option<(EtcdChange, Option<StoredState>)>,
 }
 
 /// Why a member with this status takes no writes, or soon will not: a sentence, or nothing. Etcd

@@ -18,7 +18,7 @@ use crate::wire::FORMAT;
 use snowflake_core::id::{BootNanos, UnixMillis};
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
-    Answer, Ask, Cause, Grant, Holder, Memory, Nonce, RegistryError, Request, ServerKey,
+    Answer, Cause, Grant, Holder, Memory, Nonce, RegistryError, Request, RequestKind, ServerKey,
 };
 
 /// An etcd of one member, with its data in a folder of its own.
@@ -122,7 +122,7 @@ fn now() -> UnixMillis {
     UnixMillis::new(now.as_millis().try_into().unwrap())
 }
 
-const ANY: Ask = Ask::Acquire {
+const ANY: RequestKind = RequestKind::Acquire {
     fixed: None,
     last: None,
     holding: None,
@@ -161,7 +161,7 @@ impl Server {
         }
     }
 
-    fn request(&mut self, ask: Ask) -> Request {
+    fn request(&mut self, ask: RequestKind) -> Request {
         self.number += 1;
         Request {
             asker: self.asker.clone(),
@@ -173,7 +173,7 @@ impl Server {
         }
     }
 
-    fn ask(&mut self, ask: Ask) -> Result<Answer, EtcdError> {
+    fn ask(&mut self, ask: RequestKind) -> Result<Answer, EtcdError> {
         let request = self.request(ask);
         let reply = self.host.ask("default", &request, soon())?;
         self.memory = Some(reply.memory);
@@ -202,9 +202,9 @@ impl Server {
         true
     }
 
-    fn renewal(&self) -> Option<Ask> {
+    fn renewal(&self) -> Option<RequestKind> {
         let grant = self.grant.as_ref()?;
-        Some(Ask::Renew {
+        Some(RequestKind::Renew {
             worker: grant.worker,
             counter: grant.counter,
             bound: grant.bound,
@@ -297,20 +297,21 @@ fn what_others_have_stored_meanwhile_stays() {
     make_registry(&etcd);
     let mut server = granted(&etcd, 1);
     let mut host = EtcdRegistry::new(etcd.url());
-    let mut is_stored = |server: &mut Server, ask: Ask, meanwhile: &mut dyn FnMut(&mut Server)| {
-        let request = server.request(ask);
-        let draft = host.draft("default", &request, soon()).unwrap();
-        meanwhile(server);
-        let before = etcd.entries();
-        match host.commit(draft, soon()) {
-            Ok(_) => true,
-            Err(AttemptError::Again) => {
-                assert_eq!(etcd.entries(), before);
-                false
+    let mut is_stored =
+        |server: &mut Server, ask: RequestKind, meanwhile: &mut dyn FnMut(&mut Server)| {
+            let request = server.request(ask);
+            let draft = host.draft("default", &request, soon()).unwrap();
+            meanwhile(server);
+            let before = etcd.entries();
+            match host.commit(draft, soon()) {
+                Ok(_) => true,
+                Err(AttemptError::Again) => {
+                    assert_eq!(etcd.entries(), before);
+                    false
+                }
+                Err(why) => panic!("{why:?}"),
             }
-            Err(why) => panic!("{why:?}"),
-        }
-    };
+        };
     let renewal = server.renewal().unwrap();
     assert!(is_stored(&mut server, renewal, &mut |_| ()));
     // A later renewal has a later bound, and changes nothing but its row.

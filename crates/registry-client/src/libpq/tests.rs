@@ -72,7 +72,7 @@ fn length(client: &mut TcpStream) -> usize {
 struct AlwaysReady;
 
 impl Waiter for AlwaysReady {
-    fn wait(&mut self, _: c_int, _: Wanted, _: Instant) -> Result<Ready, Ended> {
+    fn wait(&mut self, _: c_int, _: SocketEvent, _: Instant) -> Result<Ready, WaitEnded> {
         Ok(Ready::Yes)
     }
 }

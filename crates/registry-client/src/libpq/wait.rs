@@ -8,7 +8,7 @@ use std::time::Instant;
 
 /// What the socket is to be ready for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum SocketEvent {
     Read,
     Write,
     /// To be read or to be written, whichever is first.
@@ -24,13 +24,18 @@ pub enum Ready {
 
 /// Somebody ended the wait: the work is to be given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended;
+pub struct WaitEnded;
 
 /// How a client waits.
 pub trait Waiter {
     /// Waits until the socket is ready, or until the deadline. Looks at the socket at
     /// least once, even if the deadline has passed.
-    fn wait(&mut self, socket: c_int, wanted: Wanted, deadline: Instant) -> Result<Ready, Ended>;
+    fn wait(
+        &mut self,
+        socket: c_int,
+        wanted: SocketEvent,
+        deadline: Instant,
+    ) -> Result<Ready, WaitEnded>;
 }
 
 /// A thread's end of a pair of sockets. Once the other end is closed, all waits with this one
@@ -66,11 +71,16 @@ impl Stop {
 pub struct Thread<'a>(pub &'a Stop);
 
 impl Waiter for Thread<'_> {
-    fn wait(&mut self, socket: c_int, wanted: Wanted, deadline: Instant) -> Result<Ready, Ended> {
+    fn wait(
+        &mut self,
+        socket: c_int,
+        wanted: SocketEvent,
+        deadline: Instant,
+    ) -> Result<Ready, WaitEnded> {
         let events = match wanted {
-            Wanted::Read => libc::POLLIN,
-            Wanted::Write => libc::POLLOUT,
-            Wanted::Either => libc::POLLIN | libc::POLLOUT,
+            SocketEvent::Read => libc::POLLIN,
+            SocketEvent::Write => libc::POLLOUT,
+            SocketEvent::Either => libc::POLLIN | libc::POLLOUT,
         };
         loop {
             let left = millis_until(deadline);
@@ -78,7 +88,7 @@ impl Waiter for Thread<'_> {
             poll(&mut both, left);
             let [stop, socket] = both;
             if is_ready([stop]) {
-                return Err(Ended);
+                return Err(WaitEnded);
             }
             if is_ready([socket]) {
                 return Ok(Ready::Yes);
@@ -142,14 +152,26 @@ mod tests {
         let (mut here, there) = UnixStream::pair().unwrap();
         let socket = there.as_raw_fd();
         let mut waiter = Thread(&stop);
-        assert_eq!(waiter.wait(socket, Wanted::Read, soon()), Ok(Ready::No));
-        assert_eq!(waiter.wait(socket, Wanted::Write, late()), Ok(Ready::Yes));
-        assert_eq!(waiter.wait(socket, Wanted::Either, late()), Ok(Ready::Yes));
+        assert_eq!(
+            waiter.wait(socket, SocketEvent::Read, soon()),
+            Ok(Ready::No)
+        );
+        assert_eq!(
+            waiter.wait(socket, SocketEvent::Write, late()),
+            Ok(Ready::Yes)
+        );
+        assert_eq!(
+            waiter.wait(socket, SocketEvent::Either, late()),
+            Ok(Ready::Yes)
+        );
         here.write_all(b"x").unwrap();
-        assert_eq!(waiter.wait(socket, Wanted::Read, late()), Ok(Ready::Yes));
+        assert_eq!(
+            waiter.wait(socket, SocketEvent::Read, late()),
+            Ok(Ready::Yes)
+        );
         // A deadline that has passed does not hide a socket that is ready.
         assert_eq!(
-            waiter.wait(socket, Wanted::Read, Instant::now()),
+            waiter.wait(socket, SocketEvent::Read, Instant::now()),
             Ok(Ready::Yes)
         );
     }
@@ -164,18 +186,18 @@ mod tests {
         ours.write_all(b"x").unwrap();
         assert!(!stop.is_stopped());
         std::thread::scope(|scope| {
-            let wait = || Thread(&stop).wait(socket, Wanted::Read, late());
+            let wait = || Thread(&stop).wait(socket, SocketEvent::Read, late());
             let threads = [scope.spawn(wait), scope.spawn(wait)];
             drop(ours);
             for thread in threads {
-                assert_eq!(thread.join().unwrap(), Err(Ended));
+                assert_eq!(thread.join().unwrap(), Err(WaitEnded));
             }
         });
         assert!(stop.is_stopped());
         // After a stop, the wait fails even if the socket is ready.
         assert_eq!(
-            Thread(&stop).wait(socket, Wanted::Write, late()),
-            Err(Ended)
+            Thread(&stop).wait(socket, SocketEvent::Write, late()),
+            Err(WaitEnded)
         );
     }
 }

@@ -12,7 +12,8 @@ use crate::wire::FORMAT;
 use snowflake_core::id::{BootNanos, UnixMillis};
 use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
-    Ask, Fence, Holder, Named, Nonce, Origin, RegistryMillis, Seen, ServerKey, Stopped,
+    EraRelation, Fence, Holder, HolderName, Nonce, Origin, RegistryMillis, RequestKind, ServerKey,
+    Stoppage,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -122,11 +123,11 @@ impl Host {
         let now = RegistryMillis::new(1000);
         let is_known = request.memory.is_none_or(|memory| {
             let seen = state.era.judge(&memory.era);
-            if matches!(seen, Seen::After | Seen::Rival) {
-                state.stopped = Some(Stopped {
+            if matches!(seen, EraRelation::After | EraRelation::Rival) {
+                state.stopped = Some(Stoppage {
                     since: now,
                     seen: memory.era,
-                    by: Box::new(Named::from(&request.asker)),
+                    by: Box::new(HolderName::from(&request.asker)),
                 });
             }
             memory.registry == state.registry
@@ -137,7 +138,7 @@ impl Host {
                 Answer::Refused(RegistryError::Foreign)
             }
             Some(stopped) => Answer::Refused(RegistryError::Stopped(stopped.clone())),
-            None if request.ask == Ask::look() => Answer::Refused(RegistryError::Fenced {
+            None if request.ask == RequestKind::look() => Answer::Refused(RegistryError::Fenced {
                 why: Fence::TakenOver,
                 by: None,
                 since: now,
@@ -156,7 +157,10 @@ impl Host {
     /// How often it was asked for more than a look.
     fn requests(&self) -> usize {
         let asked = self.asked.lock().unwrap();
-        asked.iter().filter(|it| it.ask != Ask::look()).count()
+        asked
+            .iter()
+            .filter(|it| it.ask != RequestKind::look())
+            .count()
     }
 
     fn is_stopped(&self) -> bool {
@@ -228,7 +232,7 @@ fn request(memory: Option<snowflake_core::lease::Memory>) -> Request {
         number: 8,
         clock: UnixMillis::new(9),
         memory,
-        ask: Ask::Acquire {
+        ask: RequestKind::Acquire {
             fixed: None,
             last: None,
             holding: None,
@@ -251,15 +255,19 @@ fn registry(ports: &[u16]) -> (PostgresRegistry, UnixStream) {
 }
 
 /// Asks, and returns the port of the host that has answered, which grants what it can.
-fn ask(registry: &mut PostgresRegistry, request: &Request, time: Duration) -> (Said, Vec<Said>) {
+fn ask(
+    registry: &mut PostgresRegistry,
+    request: &Request,
+    time: Duration,
+) -> (HostReply, Vec<HostReply>) {
     registry.ask(request, Instant::now() + time)
 }
 
-fn is_from(said: &Said, host: &Host) -> bool {
+fn is_from(said: &HostReply, host: &Host) -> bool {
     said.host == format!("server at \"127.0.0.1\", port {}", host.port)
 }
 
-fn is_good(said: &Said) -> bool {
+fn is_good(said: &HostReply) -> bool {
     matches!(&said.reply, Ok(reply) if reply.answer == Answer::Released)
 }
 
@@ -378,13 +386,13 @@ fn the_newest_registry_is_asked_first() {
         let (said, _) = ask(&mut registry, &request(None), LONG);
         assert!(is_good(&said) && is_from(&said, &hosts[1]), "{said:?}");
         assert_eq!(hosts[0].requests(), 0);
-        assert_eq!(findings(&mut registry, &hosts[1]), [(Found::Stopped)]);
+        assert_eq!(findings(&mut registry, &hosts[1]), [(OtherHost::Stopped)]);
         assert!(hosts[0].is_stopped() && !hosts[1].is_stopped());
     }
 }
 
 /// Asks until something is found.
-fn findings(registry: &mut PostgresRegistry, host: &Host) -> Vec<Found> {
+fn findings(registry: &mut PostgresRegistry, host: &Host) -> Vec<OtherHost> {
     let late = Instant::now() + LONG;
     while Instant::now() < late {
         ask(registry, &request(host.memory()), LONG);
@@ -401,19 +409,19 @@ fn findings(registry: &mut PostgresRegistry, host: &Host) -> Vec<Found> {
 fn a_newer_registry_is_found_and_a_copy_is_told() {
     let (own, newer) = (Host::start(1, 1), Host::start(2, 1));
     let (mut registry, _client) = registry(&[own.port, newer.port]);
-    assert_eq!(findings(&mut registry, &own), [Found::Newer]);
+    assert_eq!(findings(&mut registry, &own), [OtherHost::Newer]);
     let (said, _) = ask(&mut registry, &request(own.memory()), LONG);
     assert!(is_from(&said, &newer), "{said:?}");
     // The other one hears of it.
-    assert_eq!(findings(&mut registry, &newer), [Found::Stopped]);
+    assert_eq!(findings(&mut registry, &newer), [OtherHost::Stopped]);
     assert!(own.is_stopped());
 }
 
 #[test]
 fn a_copy_and_another_registry_are_told_and_not_asked() {
-    for (key, found) in [(1, Found::Copy), (9, Found::Foreign)] {
+    for (key, found) in [(1, OtherHost::Copy), (9, OtherHost::Foreign)] {
         let own = Host::start(1, 1);
-        let other = Host::start(if found == Found::Copy { 1 } else { 7 }, key);
+        let other = Host::start(if found == OtherHost::Copy { 1 } else { 7 }, key);
         let (mut registry, _client) = registry(&[own.port, other.port]);
         assert_eq!(findings(&mut registry, &own), [found]);
         let (said, _) = ask(&mut registry, &request(own.memory()), LONG);
@@ -422,7 +430,7 @@ fn a_copy_and_another_registry_are_told_and_not_asked() {
         let looks = other.asked.lock().unwrap();
         // A copy is not told what the server remembers.
         let told = looks.iter().filter(|look| look.memory.is_some()).count();
-        assert_eq!(told, usize::from(found == Found::Foreign));
+        assert_eq!(told, usize::from(found == OtherHost::Foreign));
         assert!(!own.is_stopped());
     }
 }

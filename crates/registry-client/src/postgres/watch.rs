@@ -1,7 +1,7 @@
 //! Looks at the other hosts of a registry, so that two that take writes are found before they do
 //! harm: a primary of before that has come back, or a copy.
 //!
-//! A host that takes writes is asked what changes no lease there: [`Ask::look`]. Its reply tells its
+//! A host that takes writes is asked what changes no lease there: [`RequestKind::look`]. Its reply tells its
 //! [`Era`](snowflake_core::lease::Era). What follows:
 //!
 //! | its era, beside that of the host in use | what is done |
@@ -21,10 +21,12 @@
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use super::{PostgresError, There};
+use super::{OpenConnection, PostgresError};
 use crate::libpq::Conninfo;
 use crate::libpq::wait::{Stop, Thread, Waiter};
-use snowflake_core::lease::{Answer, Ask, Memory, RegistryError, Reply, Request, Seen};
+use snowflake_core::lease::{
+    Answer, EraRelation, Memory, RegistryError, Reply, Request, RequestKind,
+};
 
 /// How long a host may take to answer all that it is asked.
 const LOOK_MAX: Duration = Duration::from_secs(1);
@@ -34,7 +36,7 @@ const REQUESTS_BETWEEN: u32 = 12;
 
 /// What another host is that takes writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum OtherHost {
     /// An older registry, or one that has stopped: it serves nobody.
     Stopped,
     /// A copy of the registry in use, which serves as well.
@@ -51,7 +53,7 @@ pub struct Finding {
     /// The hosts, as libpq's messages name them: the one in use at the look, and the other one.
     pub used: String,
     pub other: String,
-    pub found: Found,
+    pub found: OtherHost,
 }
 
 /// One look at all hosts but the one in use.
@@ -105,7 +107,7 @@ impl Watch {
         while let Some(found) = &self.found {
             match found.try_recv() {
                 Ok((at, finding)) => {
-                    if finding.found == Found::Newer {
+                    if finding.found == OtherHost::Newer {
                         self.newer = Some(at);
                         // Then the other one is told.
                         self.looked = None;
@@ -139,7 +141,7 @@ impl Look {
             let until = Instant::now() + LOOK_MAX;
             let mut waiter = Thread(&self.stop);
             // One that takes no writes, or does not answer, does no harm.
-            let Ok(mut there) = There::of_host(host, (until, 1), &mut waiter) else {
+            let Ok(mut there) = OpenConnection::of_host(host, (until, 1), &mut waiter) else {
                 continue;
             };
             // Another name of the same server.
@@ -183,12 +185,12 @@ pub(super) fn newest(
     let (mut best, mut known) = (0, None);
     for (at, host) in hosts.iter().enumerate() {
         let until = Instant::now() + share;
-        let Ok(mut there) = There::of_host(host, (until, 1), waiter) else {
+        let Ok(mut there) = OpenConnection::of_host(host, (until, 1), waiter) else {
             continue;
         };
         let mut ask = |memory| harmless(&mut there, pool, request, memory, until, waiter);
         match compare(&mut ask, known) {
-            Ok((Found::Newer, memory)) => (best, known) = (at, Some(memory)),
+            Ok((OtherHost::Newer, memory)) => (best, known) = (at, Some(memory)),
             // It may be the one that counts.
             Err(_) => return at,
             _ => {}
@@ -202,34 +204,34 @@ pub(super) fn newest(
 fn compare(
     ask: &mut dyn FnMut(Option<Memory>) -> Result<Reply, PostgresError>,
     known: Option<Memory>,
-) -> Result<(Found, Memory), PostgresError> {
+) -> Result<(OtherHost, Memory), PostgresError> {
     let reply = ask(None)?;
     let memory = reply.memory;
     let stopped =
         |reply: &Reply| matches!(reply.answer, Answer::Refused(RegistryError::Stopped(_)));
     if stopped(&reply) {
-        return Ok((Found::Stopped, memory));
+        return Ok((OtherHost::Stopped, memory));
     }
     let Some(known) = known else {
-        return Ok((Found::Newer, memory));
+        return Ok((OtherHost::Newer, memory));
     };
     let seen = memory.era.judge(&known.era);
-    if seen == Seen::Same {
-        return Ok((Found::Copy, memory));
+    if seen == EraRelation::Same {
+        return Ok((OtherHost::Copy, memory));
     }
     let reply = ask(Some(known))?;
     let found = match reply.answer {
-        _ if stopped(&reply) => Found::Stopped,
-        Answer::Refused(RegistryError::Foreign) => Found::Foreign,
-        _ if seen == Seen::Before => Found::Newer,
-        _ => Found::Copy,
+        _ if stopped(&reply) => OtherHost::Stopped,
+        Answer::Refused(RegistryError::Foreign) => OtherHost::Foreign,
+        _ if seen == EraRelation::Before => OtherHost::Newer,
+        _ => OtherHost::Copy,
     };
     Ok((found, memory))
 }
 
 /// Asks what changes no lease.
 fn harmless(
-    there: &mut There,
+    there: &mut OpenConnection,
     pool: &str,
     request: &Request,
     memory: Option<Memory>,
@@ -237,7 +239,7 @@ fn harmless(
     waiter: &mut dyn Waiter,
 ) -> Result<Reply, PostgresError> {
     let request = Request {
-        ask: Ask::look(),
+        ask: RequestKind::look(),
         memory,
         ..request.clone()
     };

@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use super::*;
 use crate::libpq::LibpqError;
 use snowflake_core::id::{BootNanos, UnixMillis};
-use snowflake_core::lease::{Ask, Holder, Nonce, ServerKey};
+use snowflake_core::lease::{Holder, Nonce, RequestKind, ServerKey};
 
 fn request() -> Request {
     let identity = ServerKey {
@@ -25,7 +25,7 @@ fn request() -> Request {
         number: 8,
         clock: UnixMillis::new(9),
         memory: None,
-        ask: Ask::Acquire {
+        ask: RequestKind::Acquire {
             fixed: None,
             last: None,
             holding: None,

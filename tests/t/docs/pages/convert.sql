@@ -15,3 +15,10 @@ CREATE TABLE shop.people (id serial PRIMARY KEY, name text, created_at timestamp
 CREATE TABLE shop.letters (id serial PRIMARY KEY, person_id int REFERENCES shop.people, sent timestamp);
 INSERT INTO shop.people (name, created_at) VALUES ('Ada', '2025-03-01Z'), ('Bob', '2025-03-02Z');
 INSERT INTO shop.letters (person_id, sent) VALUES (2, '2025-04-02'), (1, '2025-04-01');
+CREATE SCHEMA loose;
+CREATE TABLE loose.users (id serial PRIMARY KEY, name text);
+CREATE TABLE loose.posts (id serial PRIMARY KEY, user_id int);
+CREATE TABLE loose.tags (id serial PRIMARY KEY, owner_id int, owner_type text);
+CREATE TABLE loose.users_history (at timestamptz DEFAULT now(), id int, name text);
+CREATE FUNCTION loose.keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO loose.users_history SELECT now(), NEW.*; RETURN NULL; END';
+CREATE TRIGGER keep AFTER INSERT ON loose.users FOR EACH ROW EXECUTE FUNCTION loose.keep();

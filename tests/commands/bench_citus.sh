@@ -1,0 +1,8 @@
+# what the functions and keys cost on a cluster of Citus; CITUS, QUICK
+assertions= profile=release
+need_packages
+find_citus || return 0
+prepare
+install_all
+install_citus
+report_of citus

@@ -1,0 +1,2 @@
+# builds cargo-pgrx, once; needs no PostgreSQL
+need_cargo_pgrx

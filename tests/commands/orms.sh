@@ -1,0 +1,16 @@
+# the recipes of docs/orms.md, with the packages that they are for; ORMS
+# The packages come from the registries of their languages. The clients run as the caller, since their tools may be
+# where no other user can read.
+# The tools are in the copy of the installation.
+if [ "$PG" = 15 ]; then (need_packages /usr/sbin/pgpool:pgpool2 /usr/lib/postgresql/15/lib/pglogical.so:postgresql-15-pglogical) || true; fi
+prepare
+# Rust's recipes link libpq.
+(need_packages pkg-config:pkg-config) || true
+install_all
+recipes=$scratch/orms/recipes
+mkdir -p "$recipes"
+perl "$top/tests/orms/recipes.pl" "$top/docs/orms.md" "$recipes"
+. "$top/tests/orms/languages.sh"
+start_for_clients "$scratch/data" 7 "shared_preload_libraries = 'pg_stat_statements, snowflake_id'" 'wal_level = logical'
+for language in python node prisma java ruby rust php go tools; do "run_$language"; done
+end_of_clients

@@ -1,0 +1,3 @@
+# prints which PostgreSQL the others run on
+need_packages
+printf '%s, %s\n' "$("$pg_config" --version)" "$("$pg_config" --bindir)"
