@@ -263,10 +263,11 @@ run_go() {
 
 # Each has two servers.
 run_tools() {
-    local language=tools settings=('wal_level = logical' "shared_preload_libraries = 'pglogical, snowflake_id'")
-    wanted pgpool || wanted pglogical || return 0
-    if [ ! -x /usr/sbin/pgpool ] || [ ! -e "$pkglibdir/pglogical.so" ]; then
-        skip tools 'Pgpool-II or pglogical is missing (Debian: pgpool2, postgresql-15-pglogical)'
+    local language=tools tool settings=('wal_level = logical' "shared_preload_libraries = 'pglogical, snowflake_id'")
+    wanted pgpool || wanted pglogical || wanted slony || wanted bucardo_5 || return 0
+    if [ ! -x /usr/sbin/pgpool ] || [ ! -e "$pkglibdir/pglogical.so" ] || [ ! -e "$pkglibdir/plperl.so" ] ||
+        ! command -v bucardo slon > /dev/null || ! compgen -G "$pkglibdir/slony1_funcs*.so" > /dev/null; then
+        skip tools 'one is missing (Debian: pgpool2, postgresql-15-pglogical, slony1-2-bin, postgresql-15-slony1-2, bucardo, postgresql-plperl-15)'
         return
     fi
     start_for_clients "$scratch/south" 8 "${settings[@]}"
@@ -274,7 +275,9 @@ run_tools() {
     start_for_clients "$scratch/north" 7 "${settings[@]}"
     POOL=$(free_port)
     export POOL
-    run_test pglogical bash "$top/tests/orms/tools.sh" pglogical
+    export scratch
+    # The database of a test has its name, and Bucardo's own database is bucardo.
+    for tool in pglogical slony bucardo_5; do run_test $tool bash "$top/tests/orms/tools.sh" ${tool%_5}; done
     pgpool -n > "$scratch/pgpool.log" 2>&1 &
     for _ in $(seq 100); do PGPORT=$POOL "$bindir/pg_isready" -q && break; sleep 0.1; done
     run_test pgpool bash "$top/tests/orms/tools.sh" pgpool
