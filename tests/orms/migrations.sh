@@ -7,7 +7,7 @@ ready_for() {
     local folder=$scratch/orms
     case $1 in
     django | alembic | peewee | tortoise) have_python "$1" || return; python=$folder/venv/bin/python folder=$scratch/orms ;;
-    typeorm | knex | drizzle | sequelize) have_node "$1" node || return ;;
+    typeorm | knex | drizzle | sequelize | dbmate) have_node "$1" node || return ;;
     prisma) have_node "$1" prisma || return ;;
     rails | sequel) have_ruby "$1" || return ;;
     laravel) have_php "$1" || return ;;
@@ -32,7 +32,7 @@ run_migrations() {
     local python java sea_orm driver jars
     export bindir logs=$scratch/orms/logs PYTHONDONTWRITEBYTECODE=1 PRISMA_HIDE_UPDATE_MESSAGE=1 CHECKPOINT_DISABLE=1
     mkdir -p "$logs"
-    for application in sql django alembic peewee tortoise rails sequel typeorm knex drizzle sequelize prisma laravel hibernate sea_orm; do
+    for application in sql django alembic peewee tortoise rails sequel typeorm knex drizzle sequelize dbmate prisma laravel hibernate sea_orm; do
         if ! wanted "$application" || ! ready_for "$application"; then continue; fi
         for mode in on off; do
             if bash "$applications/both.sh" "$application" $mode > "$logs/$application.$mode" 2>&1; then

@@ -1,4 +1,4 @@
-# tests/orms/tools.sh pgpool|pglogical: what docs/orms.md says of these tools. Run by tests/run orms,
+# tests/orms/tools.sh pgpool|pglogical|slony|bucardo: what docs/orms.md says of these tools. Run by tests/run orms,
 # with servers at PGPORT and SOUTH, and Pgpool-II before both at POOL.
 set -euo pipefail
 sql() { "$bindir/psql" -XqAt -v ON_ERROR_STOP=1 -p "$1" -c "$2"; }
@@ -62,6 +62,88 @@ pglogical() {
     sql "$PGPORT" "SELECT pglogical.replication_set_remove_sequence('default', generator) FROM snowflake_generators" > /dev/null
     same 'sequences without generators' "$(sql "$PGPORT" "$set")" 'counted_id_seq'
     sql "$SOUTH" "SELECT pglogical.drop_subscription('s')" > /dev/null
+}
+
+# What status says of the generator, once it has issued more IDs.
+warned="snowflake_nextval() > 0 AND EXISTS (SELECT FROM snowflake_status() WHERE item = 'generator public.snowflake_default'
+    AND detail ~ '^Somebody sets or restarts its sequence, last .* ago. The generator wrote its mark back, and IDs are unique.$')"
+set_by_tool='(SELECT log_cnt = 0 FROM snowflake_default)'
+put_back='SELECT mark_put_back_at FROM snowflake_generators'
+
+# given_north PORT: the tool has copied the first row to the other server, and set the generator of that.
+given_north() {
+    until_true 'the row is copied, and the mark written over' "$SOUTH" "(SELECT count(*) = 1 FROM books) AND $set_by_tool"
+    same 'worker ID of the next ID' "$(sql "$SOUTH" 'SELECT (snowflake_decode(snowflake_nextval())).worker_id')" 8
+    same 'whether it is 10 s ahead' "$(sql "$SOUTH" "SELECT ahead_by > '9 s' FROM snowflake_generators")" t
+    sql "$PGPORT" "INSERT INTO books (title) VALUES ('north')"
+}
+
+# same_rows COUNT: on both servers, and their keys have both worker IDs.
+same_rows() {
+    for port in "$PGPORT" "$SOUTH"; do until_true "$1 rows" "$port" "count(*) = $1 FROM books"; done
+    same 'worker IDs of all rows' "$(sql "$SOUTH" "$workers")" '7 8'
+    [ "$(sql "$PGPORT" 'SELECT * FROM books ORDER BY id')" = "$(sql "$SOUTH" 'SELECT * FROM books ORDER BY id')" ] || exit 1
+}
+
+# A set has one origin, to which the other servers' tables are closed.
+slony() {
+    local north="host=127.0.0.1 port=$PGPORT user=$PGUSER dbname=$PGDATABASE" south="host=127.0.0.1 port=$SOUTH user=$PGUSER dbname=$PGDATABASE"
+    run_slonik() { slonik <<< "cluster name = shop; node 1 admin conninfo = '$north'; node 2 admin conninfo = '$south'; $1"; }
+    trap 'kill $(jobs -p)' EXIT
+    run_slonik "init cluster (id = 1, comment = 'north');
+        create set (id = 1, origin = 1);
+        set add table (set id = 1, origin = 1, id = 1, fully qualified name = 'public.books');
+        set add sequence (set id = 1, origin = 1, id = 2, fully qualified name = 'public.snowflake_default');
+        store node (id = 2, comment = 'south', event node = 1);
+        store path (server = 1, client = 2, conninfo = '$north');
+        store path (server = 2, client = 1, conninfo = '$south');"
+    slon -s 100 shop "$north" > "$scratch/slon.north" 2>&1 &
+    slon -s 100 shop "$south" > "$scratch/slon.south" 2>&1 &
+    sql "$PGPORT" "INSERT INTO books (title) VALUES ('north')"
+    run_slonik 'subscribe set (id = 1, provider = 1, receiver = 2, forward = yes);'
+    given_north
+    until_true 'the mark is written over again' "$SOUTH" "(SELECT count(*) = 2 FROM books) AND $set_by_tool"
+    until_true 'status says so' "$SOUTH" "$warned"
+    run_slonik 'set drop sequence (origin = 1, id = 2); lock set (id = 1, origin = 1); move set (id = 1, old origin = 1, new origin = 2);'
+    until_true 'the set is moved' "$SOUTH" '(SELECT set_origin = 2 FROM _shop.sl_set)'
+    left_out=$(sql "$SOUTH" "$put_back")
+    sql "$SOUTH" "INSERT INTO books (title) VALUES ('south')"
+    same_rows 3
+    sql "$SOUTH" "INSERT INTO books (title) VALUES ('south')"
+    same_rows 4
+    same 'when the mark was last put back' "$(sql "$SOUTH" "$put_back")" "$left_out"
+}
+
+# It sets the sequence to the highest value of all servers, on each.
+bucardo() {
+    folder=$scratch/bucardo
+    mkdir "$folder"
+    export HOME=$folder PGBINDIR=$bindir
+    run_bucardo() { command bucardo --no-bucardorc --dbhost=127.0.0.1 --dbport="$PGPORT" --piddir="$folder" --logdest="$folder" "$@"; }
+    run_bucardo install --batch --dbuser="$PGUSER" --dbname=postgres
+    sql "$SOUTH" 'CREATE ROLE bucardo SUPERUSER LOGIN'
+    run_bucardo set reason_file="$folder/reason" warning_file="$folder/warning" log_conflict_file="$folder/conflict"
+    run_bucardo add db north dbhost=127.0.0.1 dbport="$PGPORT" dbname="$PGDATABASE" dbuser=bucardo
+    run_bucardo add db south dbhost=127.0.0.1 dbport="$SOUTH" dbname="$PGDATABASE" dbuser=bucardo
+    run_bucardo add table public.books db=north relgroup=shop
+    run_bucardo add all sequences db=north relgroup=shop
+    run_bucardo add sync shop relgroup=shop dbs=north:source,south:source
+    trap 'run_bucardo stop' EXIT
+    run_bucardo start
+    sql "$PGPORT" "INSERT INTO books (title) VALUES ('north')"
+    given_north
+    # The other server's IDs are ahead since its start.
+    until_true 'status of the first server says that it is set' "$PGPORT" "$warned"
+    run_bucardo stop
+    for _ in $(seq 200); do [ -e "$folder/bucardo.mcp.pid" ] || break; sleep 0.1; done
+    run_bucardo remove sequence public.snowflake_default
+    run_bucardo start
+    for port in "$PGPORT" "$SOUTH"; do sql "$port" "INSERT INTO books (title) VALUES ('one more')"; done
+    same_rows 4
+    left_out=$(for port in "$PGPORT" "$SOUTH"; do sql "$port" "$put_back"; done)
+    for port in "$PGPORT" "$SOUTH"; do sql "$port" "INSERT INTO books (title) VALUES ('one more')"; done
+    same_rows 6
+    same 'when the marks were last put back' "$(for port in "$PGPORT" "$SOUTH"; do sql "$port" "$put_back"; done)" "$left_out"
 }
 
 "$1"

@@ -126,6 +126,30 @@ sequelize_check() {
     is_left Smalls
 }
 
+dbmate() { PATH=$bindir:$PATH PGSSLMODE=disable "$tools/dbmate" "$@"; }
+dbmate_migrate() { dbmate migrate; }
+dbmate_fill() { "$bindir/psql" -Xq -v ON_ERROR_STOP=1 -v side="$1" -f ../sql/fill.sql; }
+dbmate_check() {
+    local PGDATABASE=$PGDATABASE.plain
+    dbmate rollback
+    dbmate migrate
+    PGDATABASE=${PGDATABASE%.plain} all_keys_have_ids
+    # The schema.sql of a database that has never had the extension, in one that has it and the setting.
+    at north dbmate up
+    same 'keys that schema.sql adds' "$(grep -c 'ADD CONSTRAINT .* PRIMARY KEY (id);' db/schema.sql)" 3
+    PGDATABASE=${PGDATABASE%plain}loaded
+    at north dbmate create
+    ask north "CREATE EXTENSION snowflake_id; ALTER DATABASE \"$PGDATABASE\" SET snowflake_id.new_keys = on"
+    # This version's own load refuses the \restrict that pg_dump writes.
+    at north "$bindir/psql" -Xq -v ON_ERROR_STOP=1 -f db/schema.sql
+    same 'keys without IDs, loaded' "$(other_keys north)" 3
+    printf -- "-- migrate:up\nSELECT * FROM snowflake_set_defaults('public');\n-- migrate:down\n" > db/migrations/20260102000000_keys.sql
+    at north dbmate migrate
+    all_keys_have_ids
+    at north dbmate_fill loaded
+    same 'rows, loaded' "$(count north)" "$north_rows"
+}
+
 prisma_migrate() { "$tools/prisma" migrate deploy; }
 prisma_fill() { node fill.mjs "$1"; }
 prisma_check() { "$tools/prisma" migrate status; }
