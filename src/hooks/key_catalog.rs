@@ -61,19 +61,6 @@ pub struct Dependent {
 }
 
 impl Dependent {
-    /// Whether the one is used by the other, and is no part of it.
-    fn is_normal(&self) -> bool {
-        u32::from(self.kind) == pg_sys::DependencyType::DEPENDENCY_NORMAL
-    }
-
-    /// The column whose default this is.
-    fn default_of(&self) -> Option<Column> {
-        if self.class != pg_sys::AttrDefaultRelationId {
-            return None;
-        }
-        column_of_default(self.object)
-    }
-
     /// The name of the CHECK constraint that this is.
     pub fn check_constraint(&self) -> Option<String> {
         if self.class != pg_sys::ConstraintRelationId {
@@ -165,9 +152,11 @@ pub fn dependents(class: pg_sys::Oid, object: pg_sys::Oid, column: Option<i16>) 
 /// What uses a sequence, and is no part of a column that owns it: the columns whose defaults draw
 /// from it; `None` for anything else.
 pub fn users(sequence: pg_sys::Oid) -> Vec<Option<Column>> {
-    let dependents = dependents(pg_sys::RelationRelationId, sequence, None);
-    let users = dependents.iter().filter(|it| it.is_normal());
-    users.map(Dependent::default_of).collect()
+    let users = dependents(pg_sys::RelationRelationId, sequence, None).into_iter();
+    let users = users.filter(|it| u32::from(it.kind) == pg_sys::DependencyType::DEPENDENCY_NORMAL);
+    let is_default = |it: &Dependent| it.class == pg_sys::AttrDefaultRelationId;
+    let column = |it: Dependent| is_default(&it).then(|| column_of_default(it.object))?;
+    users.map(column).collect()
 }
 
 pub fn is_partition(table: pg_sys::Oid) -> bool {

@@ -214,18 +214,16 @@ pub fn finish() -> Result<(), Error> {
         return Ok(());
     };
     let keys = columns.into_iter();
-    let keys: Vec<_> = keys
-        .filter_map(|it| Key::of(it, &frame, extension))
-        .collect();
+    let keys = keys.filter_map(|it| Key::of(it, &frame, extension));
+    let keys: Vec<_> = keys.collect();
     if !keys.is_empty() {
         let source = Source::find(wanted, extension);
         let mut is_done = false;
         for key in keys {
             let name = name_of((key.table, key.column));
-            let sequence = key.sequence.map(catalog::qualified_name);
-            let from = sequence
-                .as_ref()
-                .map_or("a sequence".to_string(), |it| format!("sequence {it}"));
+            let from = key.sequence.map_or("a sequence".to_string(), |it| {
+                format!("sequence {}", catalog::qualified_name(it))
+            });
             match key.obstacle(&frame, &source)? {
                 Some(why) => {
                     let named = source.as_ref().ok().and_then(Source::name);
@@ -330,13 +328,9 @@ impl Key {
             let members = compat::find_all_inheritors(self.table);
             let members = PgList::<pg_sys::Oid>::from_pg(members);
             let name = pg_sys::get_attname(self.table, self.column, true);
-            let members = members.iter_oid();
-            let column = |table: pg_sys::Oid| match name.is_null() {
-                true => 0,
-                false => pg_sys::get_attnum(table, name),
-            };
-            let members = members.map(|table| (table, column(table)));
-            members.filter(|(_, column)| *column > 0).collect()
+            let members = members.iter_oid().filter(|_| !name.is_null());
+            let members = members.map(|table| (table, pg_sys::get_attnum(table, name)));
+            members.filter(|it| it.1 > 0).collect()
         }
     }
 
@@ -356,10 +350,7 @@ impl Key {
             return Ok(Some(Why::Options));
         }
         let family = self.family();
-        let bounds = family
-            .iter()
-            .find(|(table, column)| keys::is_ranged_by(*table, *column));
-        if bounds.is_some() {
+        if family.iter().any(|it| keys::is_ranged_by(it.0, it.1)) {
             return Ok(Some(Why::Partitioned));
         }
         for (table, column) in &family {
@@ -371,15 +362,12 @@ impl Key {
                 }
             }
         }
-        let users = keys::users(sequence);
-        if users
-            .iter()
-            .any(|user| user.is_none_or(|user| !family.contains(&user)))
-        {
+        let is_other = |user: &Option<Column>| user.is_none_or(|user| !family.contains(&user));
+        if keys::users(sequence).iter().any(is_other) {
             return Ok(Some(Why::Shared));
         }
-        if frame.alters && !self.had_ids && family.iter().any(|(table, _)| keys::has_blocks(*table))
-        {
+        let has_rows = || family.iter().any(|it| keys::has_blocks(it.0));
+        if frame.alters && !self.had_ids && has_rows() {
             return Ok(Some(Why::Rows));
         }
         let owner = catalog::owner_of(self.table).unwrap_or(pg_sys::InvalidOid);
@@ -497,19 +485,17 @@ struct Source {
 
 impl Source {
     fn find(wanted: &NewKeys, extension: pg_sys::Oid) -> Result<Self, messages::Why> {
-        let missing = |name: String| messages::Why::NoGenerator(name);
+        let missing = || messages::Why::NoGenerator(wanted.to_string());
         let (generator, is_default) = match wanted {
             NewKeys::Default => (catalog::default_relation(), true),
             NewKeys::Named(schema, name) => (sequence(schema, name), false),
         };
-        let generator = generator.ok_or_else(|| missing(wanted.to_string()))?;
+        let generator = generator.filter(|it| session::is_generator(*it));
+        let generator = generator.ok_or_else(missing)?;
         let is_default = is_default || catalog::default_relation() == Some(generator);
-        if !session::is_generator(generator) {
-            return Err(missing(wanted.to_string()));
-        }
         let function = keys::issuer(extension, is_default);
         Ok(Self {
-            function: function.ok_or_else(|| missing(wanted.to_string()))?,
+            function: function.ok_or_else(missing)?,
             entry: session::of_sequence(generator),
             is_default,
         })
@@ -529,11 +515,8 @@ impl Source {
                         && pg_sys::has_privs_of_role(owner_of_table, owner)
             };
         if !is_trusted {
-            let (generator, owner) = (
-                catalog::qualified_name(generator),
-                catalog::role_name(owner),
-            );
-            return Some(Why::ForeignGenerator(generator, owner));
+            let generator = catalog::qualified_name(generator);
+            return Some(Why::ForeignGenerator(generator, catalog::role_name(owner)));
         }
         let mut schemas = vec![
             keys::schema_of_function(self.function),
