@@ -30,8 +30,8 @@ sub run_as
 }
 
 # Code of a table's owner. lure.seen() runs wherever PostgreSQL looks at the table: in a
-# constant of a domain's condition, which is read when the condition is parsed; in the
-# condition of a domain; in those of a table and of an index, which the planner computes.
+# constant of a domain's condition and in the condition of a domain, which are not tried; in those
+# of a table and of an index, which the planner computes.
 my ($made, $failed) = run_as('alice', q{
 	CREATE FUNCTION lure.seen(x bigint, place text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 	BEGIN
@@ -75,7 +75,8 @@ for my $call (
 	unlike($err, qr/^psql.*ERROR/m, "$call: no error");
 	while ($err =~ /in (\w+) as alice/g) { $places{$1}++; }
 }
-cmp_ok($places{$_}, '>', 0, "the code in a $_ has run, as its owner") for sort keys %places;
+cmp_ok($places{index}, '>', 0, 'the code in an index has run, as its owner');
+is($places{$_}, 0, "the code in a $_ has not run") for qw(constant domain);
 
 # Calls a function of the extension; returns SQLSTATE, the length of all texts of its error,
 # the message, and the locks that the transaction still has on a relation.
