@@ -438,7 +438,8 @@ BEGIN
             WHERE pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED' AND (f.member = relation OR k.conislocal))
         SELECT c.* FROM conditions AS c
         WHERE NOT EXISTS (
-            SELECT FROM pg_depend AS d WHERE d.classid = 'pg_constraint'::regclass AND d.objid = c.oid AND d.refobjid <> c.own)
+            SELECT FROM pg_depend AS d WHERE d.classid = 'pg_constraint'::regclass AND d.objid = c.oid
+              AND (d.refclassid, d.refobjid) <> (CASE WHEN c.depth < 0 THEN 'pg_class'::regclass ELSE 'pg_type'::regclass END, c.own))
         ORDER BY c.depth DESC, c.conname
     LOOP
         BEGIN
