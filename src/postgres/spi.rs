@@ -418,17 +418,18 @@ pub fn read_as(
     })
 }
 
-/// Puts the rows of such a query into a store: pairs of a bigint and a timestamptz.
+/// Puts the rows of such a query of a relation into a store: pairs of a bigint and a timestamptz.
 pub fn pairs_as(
     query: &CStr,
     user: pg_sys::Oid,
+    relation: pg_sys::Oid,
     store: *mut pg_sys::Tuplestorestate,
 ) -> Result<(), Error> {
     let are_pairs = connected(|| {
         // SAFETY: connected, with a snapshot.
-        let read = || unsafe { read_pairs(query.as_ptr(), store) };
+        let read = || unsafe { read_pairs(query.as_ptr(), relation, store) };
         let restrictions = pg_sys::SECURITY_RESTRICTED_OPERATION;
-        Ok(as_of_now(|| as_user(user, restrictions, read)))
+        as_of_now(|| as_user(user, restrictions, read))
     })?;
     match are_pairs {
         true => Ok(()),
@@ -441,13 +442,20 @@ pub fn pairs_as(
 ///
 /// # Safety
 /// The session is connected to SPI, with a snapshot; `query` is NUL-terminated.
-unsafe fn read_pairs(query: *const c_char, store: *mut pg_sys::Tuplestorestate) -> bool {
+unsafe fn read_pairs(
+    query: *const c_char,
+    relation: pg_sys::Oid,
+    store: *mut pg_sys::Tuplestorestate,
+) -> Result<bool, Error> {
     // SAFETY: as the caller guarantees. A portal and a table of results are ours until they
     // are given back, and the table has `numvals` rows.
     unsafe {
         let plan = pg_sys::SPI_prepare(query, 0, std::ptr::null_mut());
         if plan.is_null() || !pg_sys::SPI_is_cursor_plan(plan) {
-            return false;
+            return Ok(false);
+        }
+        if !reads_only(plan, relation) {
+            return Err(error::renamed());
         }
         let no_values = std::ptr::null_mut();
         let cursor =
@@ -473,7 +481,7 @@ unsafe fn read_pairs(query: *const c_char, store: *mut pg_sys::Tuplestorestate) 
             pg_sys::SPI_freetuptable(table);
         }
         pg_sys::SPI_cursor_close(cursor);
-        are_pairs
+        Ok(are_pairs)
     }
 }
 

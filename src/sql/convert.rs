@@ -26,7 +26,8 @@ c_function!(snowflake_internal_run_as_owner, |call| {
 c_function!(snowflake_internal_rows_as_owner, |call| {
     let owner = owner_of(call)?;
     let query = text(call);
-    spi::pairs_as(query, owner, call.store())
+    let relation = call.get(0).unwrap_or(pg_sys::InvalidOid);
+    spi::pairs_as(query, owner, relation, call.store())
 });
 
 // `snowflake_internal_index_expression(index, place, names) -> text`. PostgreSQL writes the

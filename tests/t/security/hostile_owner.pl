@@ -326,6 +326,9 @@ for my $query ('SELECT max(id) FROM mine.planted', 'SELECT max(id) FROM (SELECT 
 	is_still_ordinary($query);
 }
 
+is((as($me, q{SELECT * FROM _snowflake_convert.rows_as_owner('supers.u', 'SELECT id, now() FROM mine.planted')}))[0], '55000', 'or under one whose rows are read');
+is_still_ordinary('rows of another relation');
+
 # The function that is called may be gone when its arguments are there.
 is((as('owner', q{CREATE FUNCTION mine.drops() RETURNS int LANGUAGE plpgsql AS $$BEGIN EXECUTE 'DROP EXTENSION snowflake_id CASCADE'; RETURN 3; END$$;
 	CREATE TABLE mine.p (id bigint) PARTITION BY RANGE (id)}))[0], '', 'a function that drops the extension');
