@@ -59,11 +59,7 @@ sub killed
 	die "no process: $pid" if $pid !~ /^\d+$/;
 	if ($is_server)
 	{
-		my @all = split /\n/, sql('postgres', 'SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()');
-		$node->kill9;
-		wait_until('all processes have ended', sub { !grep { is_alive($_) } @all });
-		# The server that was killed may linger until somebody asks for its status.
-		unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+		kill_server($node);
 		$node->start;
 	}
 	else

@@ -22,16 +22,6 @@ sub holder { my $server = server(++$servers); granted(acquire($node, $server)); 
 sub losses { return $node->safe_psql('postgres', q{SELECT era - 1, grace_because FROM snowflake_pools}); }
 sub end_grace { return $node->safe_psql('postgres', 'SELECT snowflake_end_grace_period()'); }
 
-# Kills all processes of the server.
-sub kill_all
-{
-	my $postmaster = $node->{_pid};
-	my @children = split ' ', slurp_file("/proc/$postmaster/task/$postmaster/children");
-	$node->kill9;
-	ok(wait_until('all processes have ended', sub { !grep { -d "/proc/$_" } $postmaster, @children }), 'killed');
-	return;
-}
-
 # The directory stays the same one.
 sub bring_back
 {
@@ -63,7 +53,7 @@ $load = IPC::Run::start([ 'pgbench', '-n', '-c', 16, '-j', 2, '-T', 60, '-f', $s
 ok(wait_until('the load renews', sub {
 	$node->safe_psql('postgres', q{SELECT count(*) FROM _snowflake.leases WHERE (lease -> 'renewed')::boolean}) > 10 }), 'under load');
 my $renewed = renew($node, $before[1])->{renewed}{bound};
-kill_all();
+kill_server($node);
 eval { $load->finish };
 $node->start;
 is(kind(newcomer()), 'granted', 'killed under load: a new server gets a worker ID at once');
