@@ -7,7 +7,7 @@
 -- partitions have got before, and are attached to those of the whole table.
 
 -- The statements that put the copies in the places of the columns. What is made of copies is not
--- made again.
+-- made again. They are few and long, since it takes longer to begin one than to run it.
 CREATE FUNCTION _snowflake_convert.swap_plan(what _snowflake_convert.request) RETURNS SETOF text LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
 DECLARE
@@ -96,7 +96,7 @@ BEGIN
             WHERE EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))),
         owned AS (
-            SELECT o.oid AS id, _snowflake.name(o.oid) AS name, c.table_name, c.name AS column_name FROM columns AS c
+            SELECT o.oid AS id, _snowflake.name(o.oid) AS name, c.table_name, c.copy FROM columns AS c
             JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
                 AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
             JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'),
@@ -111,24 +111,26 @@ BEGIN
             FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0 GROUP BY k.table_name
             UNION ALL SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name)
             FROM sources AS s WHERE s.relation = s.root
-            UNION ALL SELECT 3, o.name, format('ALTER SEQUENCE %s OWNED BY NONE', o.name) FROM owned AS o
-            UNION ALL SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name,
-                (SELECT string_agg(format('DROP COLUMN %I', c.name), ', ' ORDER BY c.number)
-                 FROM columns AS c WHERE c.relation = s.relation))
+            UNION ALL SELECT 3, o.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', o.name,
+                CASE WHEN what.set_default THEN '' ELSE ' AS bigint' END, o.table_name, o.copy)
+            FROM owned AS o
+            UNION ALL
+            -- A validated constraint says that a copy has no null: PostgreSQL does not look again. From PostgreSQL 18 on,
+            -- NOT NULL has a name and perhaps a comment.
+            SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name, (
+                SELECT string_agg(concat_ws(', ', format('DROP COLUMN %I', c.name), CASE
+                    WHEN n.oid IS NOT NULL THEN format('ADD CONSTRAINT %I NOT NULL %I%s', n.conname, c.copy,
+                        substr(pg_get_constraintdef(n.oid), length(format('NOT NULL %I', c.name)) + 1))
+                    WHEN a.attnotnull THEN format('ALTER COLUMN %I SET NOT NULL', c.copy) END), ', ' ORDER BY c.number)
+                FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
+                LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number]
+                WHERE c.relation = s.relation))
             FROM sources AS s WHERE s.relation = s.root
             UNION ALL SELECT 5, c.table_name, format('ALTER TABLE %s RENAME COLUMN %I TO %I', c.table_name, c.copy, c.name)
             FROM columns AS c WHERE c.relation = c.root
             UNION ALL
-            -- A validated constraint says that there is no null: PostgreSQL does not look again.
-            -- From PostgreSQL 18 on, it has a name and perhaps a comment.
-            SELECT 6, c.table_name, CASE WHEN n.conname <> concat_ws('_', t.relname, c.name, 'not_null') OR n.connoinherit
-                THEN format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.table_name, n.conname, pg_get_constraintdef(n.oid))
-                ELSE format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', c.table_name, c.name) END
-            FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
-            JOIN pg_class AS t ON t.oid = c.relation
-            LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number] WHERE c.relation = c.root
-            UNION ALL
-            -- Then nothing needs the constraint. A statement for each table: it takes longer to begin one than to run it.
+            -- Then nothing needs that constraint. online_obstacles() has made sure of what snowflake_set_default() would look at,
+            -- so that nobody waits for that.
             SELECT 8, u.table_name, format('ALTER TABLE %s %s', u.table_name, string_agg(u.text, ', ' ORDER BY u.text DESC)) FROM (
                 SELECT c.table_name, format('DROP CONSTRAINT %I', '~' || c.copy)
                 FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull WHERE c.relation = c.root
@@ -136,23 +138,21 @@ BEGIN
                     CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, k.conname,
                     CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END)
                 FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid
-                WHERE k.contype IN ('p', 'u') AND k.kind = 'r') AS u (table_name, text)
+                WHERE k.contype IN ('p', 'u') AND k.kind = 'r'
+                UNION ALL SELECT c.table_name, format('ALTER COLUMN %I SET DEFAULT %s', c.name,
+                    CASE WHEN what.generator <> _snowflake.default_generator()
+                        THEN format('%s(%L::regclass)', _snowflake.issuer(false)::regproc, _snowflake.name(what.generator))
+                        ELSE _snowflake.issuer(true)::text END)
+                FROM columns AS c WHERE what.set_default AND c.is_key AND c.relation = c.root) AS u (table_name, text)
             GROUP BY u.table_name
             UNION ALL
             -- Those of the partitions are attached below.
             SELECT 8, k.table_name, format('ALTER TABLE ONLY %s ADD CONSTRAINT %I %s', k.table_name, k.conname, pg_get_constraintdef(k.oid))
             FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid WHERE k.contype IN ('p', 'u') AND k.kind <> 'r'
             UNION ALL
-            -- Before a constraint takes them, so that PostgreSQL does not rename them with a notice.
-            SELECT 7, i.relname, format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname) FROM indexes AS i WHERE i.kind = 'r'
-            UNION ALL
-            -- The columns of an index have the names that those of its table had when it was made. A name
-            -- that another column of the index has is not given.
-            SELECT 8, i.relname, format('ALTER TABLE %s RENAME COLUMN %I TO %I', i.name, y.attname, a.attname)
-            FROM indexes AS i JOIN pg_class AS x ON i.kind = 'r' AND x.relnamespace = i.relnamespace AND x.relname = i.copy
-            JOIN pg_attribute AS a ON a.attrelid = i.indexrelid
-            JOIN pg_attribute AS y ON y.attrelid = x.oid AND y.attnum = a.attnum AND y.attname <> a.attname
-            WHERE NOT EXISTS (SELECT FROM pg_attribute AS o WHERE o.attrelid = x.oid AND o.attname = a.attname)
+            -- Before a constraint takes them, so that PostgreSQL does not rename them with a notice, and slowly.
+            SELECT 7, i.relname, format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname) FROM indexes AS i
+            WHERE i.kind = 'r'
             UNION ALL SELECT 9, i.relname, pg_get_indexdef(i.indexrelid) FROM indexes AS i WHERE i.kind <> 'r' AND NOT i.is_constraint
             UNION ALL SELECT 10, p.name || i.name, format('ALTER INDEX %s ATTACH PARTITION %s', p.name, i.name)
             FROM indexes AS i JOIN pg_inherits AS h ON h.inhrelid = i.indexrelid JOIN indexes AS p ON p.indexrelid = h.inhparent
@@ -174,9 +174,6 @@ BEGIN
             UNION ALL SELECT 14, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT %s',
                 c.table_name, c.name, pg_get_expr(e.adbin, e.adrelid))
             FROM columns AS c JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number WHERE NOT (what.set_default AND c.is_key)
-            UNION ALL SELECT 15, o.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', o.name,
-                CASE WHEN what.set_default THEN '' ELSE ' AS bigint' END, o.table_name, o.column_name)
-            FROM owned AS o
             UNION ALL
             -- Others that defaults draw from.
             SELECT DISTINCT 15, q.name, format('ALTER SEQUENCE %s AS bigint', q.name) FROM columns AS c
@@ -238,16 +235,6 @@ BEGIN
     RETURN QUERY
         SELECT 'DROP FUNCTION ' || string_agg(f.name || '()', ', ' ORDER BY f.name) FROM (SELECT DISTINCT c.root FROM unnest(copies) AS c) AS c (relation)
         CROSS JOIN _snowflake_convert.copy_function(c.relation) AS f (name) HAVING count(*) > 0;
-    -- _snowflake_convert.online_obstacles() has made sure of what snowflake_set_default()
-    -- would look at, so that nobody waits for that.
-    IF what.set_default THEN
-        RETURN QUERY
-            SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name,
-                CASE WHEN what.generator <> _snowflake.default_generator()
-                    THEN format('%s(%L::regclass)', _snowflake.issuer(false)::regproc, _snowflake.name(what.generator))
-                    ELSE _snowflake.issuer(true)::text END)
-            FROM unnest(copies) AS c WHERE c.is_key AND c.relation = c.root ORDER BY 1;
-    END IF;
 END $$;
 
 -- Hashes of the catalogs that a plan is made of. Each row version of a catalog has a place and
@@ -292,7 +279,8 @@ $$;
 
 -- Runs the statements of the swap, but for those that were run already to lock the tables, and
 -- compares indexes and constraints with those before. Runs under the locks that
--- snowflake_convert_run() has got: what can be known before is given.
+-- snowflake_convert_run() has got: what can be known before is given, and is looked at
+-- again only if a catalog has changed since.
 CREATE FUNCTION _snowflake_convert.swap(
     what _snowflake_convert.request, steps text[], done integer, state bigint[], owners oid[], copies smallint[], before text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
@@ -304,16 +292,15 @@ DECLARE
     valid_of oid[];     -- constraints before the swap, with their tables
     valid name[];
 BEGIN
-    -- The plan is made again only if anybody has changed anything since.
     IF _snowflake_convert.catalog_state() IS DISTINCT FROM state THEN
         IF ARRAY(SELECT s FROM _snowflake_convert.swap_plan(what) AS s) <> steps THEN
             RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
                 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
         END IF;
         before := _snowflake_convert.swap_result(changed, owners, copies);
+        PERFORM _snowflake_convert.check_copying(t.root)
+            FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
     END IF;
-    PERFORM _snowflake_convert.check_copying(t.root)
-        FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
     -- Foreign keys that refer to the tables may be those of other tables.
     SELECT array_agg(k.conrelid), array_agg(k.conname) INTO valid_of, valid FROM pg_constraint AS k
     WHERE (k.conrelid = ANY (changed) OR k.confrelid = ANY (changed)) AND k.contype IN ('c', 'f') AND k.conparentid = 0 AND k.convalidated;
@@ -403,6 +390,7 @@ BEGIN
         nodes := ARRAY(SELECT unnest(g::bigint[]) FROM unnest(groups) AS g);
         part.relations := ARRAY(SELECT t FROM unnest(what.relations) AS t WHERE _snowflake_convert.node('pg_class'::regclass, t) = ANY (nodes));
         part.also := ARRAY(SELECT a FROM unnest(what.also) AS a WHERE _snowflake_convert.node('pg_class'::regclass, a.relation) = ANY (nodes));
+        PERFORM _snowflake_convert.check_copying(c.root) FROM (SELECT DISTINCT c.root FROM _snowflake_convert.copies(part) AS c) AS c;
         steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(part) AS s);
         -- The first statements, up to one that is no lock.
         locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
