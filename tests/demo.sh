@@ -15,10 +15,8 @@ assertions= PG=$given
 trap cleanup EXIT
 
 seconds=9
-clock_set_back_at=1.5
-by=2
-lost_at=3.5
 clients=4
+by=2
 page=$(realpath -m "${PAGE:-$CARGO_TARGET_DIR/demo.html}")
 declare -A port=([shard1]=54322 [shard2]=54323 [shard3]=54324 [standby3]=54325)
 
@@ -105,13 +103,13 @@ load 1 "${port[shard1]}" &
 load 2 "${port[shard2]}" &
 load 3 "${port[shard3]},${port[standby3]}" &
 
-wait_for "$clock_set_back_at"
+wait_for 1.5
 # In place: the server has the file mapped.
 fact clock_at "$(perl -MTime::HiRes=time -e 'open my $file, "+<", "clock" or die $!;
     syswrite $file, pack("q", -$ARGV[0] * 1e9); printf "%.6f", time' "$by")"
 fact clock_by "$by"
 echo "The clock of shard 2 is set back by $by seconds."
-wait_for "$lost_at"
+wait_for 3.5
 fact lost_at "$(now)"
 control shard3 -m immediate stop
 fact stopped_at "$(now)"
@@ -119,9 +117,7 @@ control standby3 promote
 fact promoted_at "$(now)"
 echo "Shard 3 is lost: its server is stopped as by a crash. Its standby is promoted."
 wait
-for shard in 1 2; do
-    grep -q '^tps' "log/${shard}001.out" || { cat "log/${shard}001.out" >&2; exit 1; }
-done
+for out in log/{1,2}001.out; do grep -q "^tps" "$out" || { cat "$out" >&2; exit 1; }; done
 fact end "$(now)"
 grep -h '^tps' log/*.out
 
