@@ -2,12 +2,11 @@
 # Prometheus and its exporter are no part of most development machines. PICTURES is a folder for a picture
 # of the dashboard, which needs Chromium and all of Grafana's packages too. With it, the servers run for 3
 # minutes longer.
-(need_packages prometheus:prometheus prometheus-postgres-exporter:prometheus-postgres-exporter \
-    /usr/lib/python3/dist-packages/yaml/__init__.py:python3-yaml) || true
-if ! command -v promtool >/dev/null || ! command -v prometheus-postgres-exporter >/dev/null || ! /usr/bin/python3 -c 'import yaml'; then
+(need prometheus:prometheus promtool:prometheus prometheus-postgres-exporter:prometheus-postgres-exporter \
+    /usr/lib/python3/dist-packages/yaml/__init__.py:python3-yaml) || {
     echo "skipped: Prometheus, its exporter for PostgreSQL or Python's YAML is not here, and could not be installed"
     return 0
-fi
+}
 source=$top/tests/monitoring/picture
 # Grafana's types are few of its packages.
 grafana=$CARGO_TARGET_DIR/grafana-types

@@ -21,16 +21,13 @@ printf '%s\n' "shared_preload_libraries = 'snowflake_id'" "snowflake_id.worker_i
 
 # suite FOLDER PROGRAM SCHEDULE [OPTIONS]
 suite() {
-    local folder=$scratch/suites/$1 program=$pgxs/regress/$2 schedule=$3
-    [ -x "$program" ] || program=$pgxs/$2
-    shift 3
-    (cd "$folder" && as_run_user "$program" --bindir="$bindir" --inputdir="$folder" \
+    local folder=$scratch/suites/$1
+    (cd "$folder" && as_run_user "$pgxs/$2" --bindir="$bindir" --inputdir="$folder" \
         --outputdir="$folder" --temp-instance="$folder/instance" \
-        --temp-config="$scratch/suites/preload.conf" --schedule="$folder/$schedule" "$@") ||
+        --temp-config="$scratch/suites/preload.conf" --schedule="$folder/$3" "${@:4}") ||
         { cat "$folder/regression.diffs" 2>/dev/null; return 1; }
 }
 failed=0
-suite regress pg_regress parallel_schedule --dlpath="$scratch/suites/regress" \
-    --max-concurrent-tests=20 || failed=1
+suite regress regress/pg_regress parallel_schedule --dlpath="$scratch/suites/regress" --max-concurrent-tests=20 || failed=1
 suite isolation isolation/pg_isolation_regress isolation_schedule || failed=1
 return $failed

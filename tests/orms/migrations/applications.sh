@@ -1,10 +1,10 @@
 # both.sh runs these functions in the folder of the application, with the server in PGHOST and
 # so on. NAME_migrate runs the migrations, as the tool's own command does. `NAME_fill SIDE` adds
-# rows by the models. NAME_check looks at what the tool says of the keys.
+# rows by the models. NAME_back undoes the migrations, where the tool can: run again, they make keys with IDs.
+# NAME_check looks at what the tool says of the keys.
 
 sql_migrate() { "$bindir/psql" -Xq -v ON_ERROR_STOP=1 -f schema.sql; }
 sql_fill() { "$bindir/psql" -Xq -v ON_ERROR_STOP=1 -v side="$1" -f fill.sql; }
-sql_check() { :; }
 
 django_migrate() { "$python" manage.py migrate; }
 django_fill() { "$python" manage.py fill "$1"; }
@@ -27,18 +27,15 @@ django_check() {
 
 alembic_migrate() { "$python" -m alembic upgrade head; }
 alembic_fill() { "$python" fill.py "$1"; }
+alembic_back() { "$python" -m alembic downgrade base; }
 alembic_check() {
     "$python" -m alembic check
     "$python" -m alembic -x compare_server_default check
-    # What a revision makes again, it makes with IDs.
-    "$python" -m alembic downgrade base
-    "$python" -m alembic upgrade head
-    all_keys_have_ids
 }
 
 peewee_migrate() { "$python" app.py create; }
 peewee_fill() { "$python" app.py "$1"; }
-peewee_check() { peewee_migrate; all_keys_have_ids; }
+peewee_back() { :; }
 
 tortoise() { "$python" -m tortoise -c settings.TORTOISE_ORM "$@"; }
 tortoise_migrate() {
@@ -47,10 +44,8 @@ tortoise_migrate() {
     tortoise migrate
 }
 tortoise_fill() { "$python" fill.py "$1"; }
+tortoise_back() { tortoise downgrade library; }
 tortoise_check() {
-    tortoise downgrade library
-    tortoise migrate
-    all_keys_have_ids
     printf '\n\nclass Small(Model):\n    id = fields.IntField(primary_key=True)\n' >> models.py
     tortoise_migrate
     is_left small
@@ -69,10 +64,8 @@ rails_check() {
 
 sequel_migrate() { sequel -m migrations "$DATABASE_URL"; }
 sequel_fill() { ruby fill.rb "$1"; }
+sequel_back() { sequel -m migrations -M 0 "$DATABASE_URL"; }
 sequel_check() {
-    sequel -m migrations -M 0 "$DATABASE_URL"
-    sequel_migrate
-    all_keys_have_ids
     ruby -r sequel -e 'Sequel.connect(ENV["DATABASE_URL"]).create_table(:small) { primary_key :id }'
     is_left small
 }
@@ -93,11 +86,7 @@ typeorm_check() {
 
 knex_migrate() { "$tools/knex" migrate:latest --esm; }
 knex_fill() { node fill.mjs "$1"; }
-knex_check() {
-    "$tools/knex" migrate:rollback --esm
-    "$tools/knex" migrate:latest --esm
-    all_keys_have_ids
-}
+knex_back() { "$tools/knex" migrate:rollback --esm; }
 
 drizzle_migrate() { "$tools/drizzle-kit" generate && "$tools/drizzle-kit" migrate; }
 drizzle_fill() { node fill.mjs "$1"; }
@@ -129,11 +118,9 @@ sequelize_check() {
 dbmate() { PATH=$bindir:$PATH PGSSLMODE=disable "$tools/dbmate" "$@"; }
 dbmate_migrate() { dbmate migrate; }
 dbmate_fill() { "$bindir/psql" -Xq -v ON_ERROR_STOP=1 -v side="$1" -f ../sql/fill.sql; }
+dbmate_back() { dbmate rollback; }
 dbmate_check() {
     local PGDATABASE=$PGDATABASE.plain
-    dbmate rollback
-    dbmate migrate
-    PGDATABASE=${PGDATABASE%.plain} all_keys_have_ids
     # The schema.sql of a database that has never had the extension, in one that has it and the setting.
     at north dbmate up
     same 'keys that schema.sql adds' "$(grep -c 'ADD CONSTRAINT .* PRIMARY KEY (id);' db/schema.sql)" 3
@@ -156,22 +143,15 @@ prisma_check() { "$tools/prisma" migrate status; }
 
 laravel_migrate() { php app.php migrate; }
 laravel_fill() { php app.php "$1"; }
-laravel_check() {
-    php app.php rollback
-    php app.php migrate
-    all_keys_have_ids
-}
+laravel_back() { php app.php rollback; }
 
 hibernate_migrate() { java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$java" Library; }
 hibernate_fill() { java --add-opens java.base/java.lang=ALL-UNNAMED -cp "$java" Library "$1"; }
-hibernate_check() { hibernate_migrate; all_keys_have_ids; }
+hibernate_back() { :; }
 
 sea_orm_migrate() { "$sea_orm" up; }
 sea_orm_fill() { "$sea_orm" "$1"; }
-sea_orm_check() {
-    "$sea_orm" refresh
-    all_keys_have_ids
-}
+sea_orm_back() { "$sea_orm" refresh; }
 
 # What a tool makes again, it makes with IDs.
 all_keys_have_ids() { same 'keys without IDs, made again' "$(other_keys north) of $(keys north | wc -l)" '0 of 3'; }
