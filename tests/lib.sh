@@ -2,8 +2,7 @@
 assertions=1
 profile=servers
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/env.sh"
-# The databases of tests hold all characters, also where the caller has no locale.
-# PostgreSQL's test modules drop LC_ALL.
+# The databases of tests hold all characters, also where the caller has no locale. PostgreSQL's test modules drop LC_ALL.
 if [ "$(env -u LC_ALL locale charmap 2>/dev/null)" != UTF-8 ]; then
     unset LC_ALL LC_CTYPE
     export LANG=C.UTF-8
@@ -16,27 +15,24 @@ PG=${PG:-15}
 run() { "$top/tests/run" "$@"; }
 
 # What prepare() and schema need, all at once.
-need_for_tests() {
-    need_packages prove:perl /usr/share/perl5/IPC/Run.pm:libipc-run-perl nm:binutils
-}
+need_for_tests() { need_packages prove:perl /usr/share/perl5/IPC/Run.pm:libipc-run-perl nm:binutils; }
 
-# Without these, some tests say so and are skipped, and the others run.
-want_etcd() { (need_packages etcd:etcd-server etcdctl:etcd-client openssl:openssl) || true; }
+# try_packages COMMAND:PACKAGE ... : without these, some tests say so and are skipped, and the others run.
+try_packages() { (need_packages "$@") || true; }
+want_etcd() { try_packages etcd:etcd-server etcdctl:etcd-client openssl:openssl; }
 want_chromium() {
-    (need_packages chromium:chromium) || true
+    try_packages chromium:chromium
     command -v chromium >/dev/null
 }
 want_for_tap() {
     want_etcd
     # JavaScript on the pages of the documentation, and what docs/partitions.md says of pg_partman.
-    if [ $# = 0 ] || [[ "$*" = *docs* ]]; then
-        (need_packages node:nodejs) || true
-        if [ "$PG" = 15 ]; then (need_packages /usr/share/postgresql/15/extension/pg_partman.control:postgresql-15-partman) || true; fi
+    if [[ "${*:-docs}" = *docs* ]]; then
+        try_packages node:nodejs
+        [ "$PG" != 15 ] || try_packages /usr/share/postgresql/15/extension/pg_partman.control:postgresql-15-partman
     fi
-    # Only one test needs this package.
-    if { [ $# = 0 ] || [[ "$*" = *pgbouncer* ]]; } && is_root && [ ! -x /usr/sbin/pgbouncer ]; then
-        (need_packages pgbouncer:pgbouncer) || true
-    fi
+    # Only one test needs this package. A user who is not root does not find it by its name.
+    if [[ "${*:-pgbouncer}" = *pgbouncer* ]]; then try_packages /usr/sbin/pgbouncer:pgbouncer; fi
 }
 
 # npm_into FOLDER SOURCE WHAT [OPTIONS]: copies the files of SOURCE into the folder, with the packages that its
@@ -54,18 +50,17 @@ npm_into() {
     fi
 }
 
-# Makes a copy that the run user can reach, in the build folder if possible: pgNN, or pgNN and what
-# an argument adds, for tests that run beside others.
+# Makes a copy that the run user can reach, in the build folder if possible: pgNN, or pgNN and what an argument adds, for
+# tests that run beside others.
 prepare_copy() {
     local name=pg$pg${1:-}
     local folder=$CARGO_TARGET_DIR/$name
     mkdir -p "$CARGO_TARGET_DIR"
-    # Another run would replace the library of this one's servers, which die of that. The
-    # servers inherit the lock, and the last ones of a run before may still be stopping.
+    # Another run would replace the library of this one's servers, which die of that. The servers inherit the lock, and the
+    # last ones of a run before may still be stopping.
     if [ -z "${lock:-}" ]; then
         exec {lock}> "$CARGO_TARGET_DIR/$name.lock"
-        flock --wait 60 "$lock" ||
-            die "other tests or their servers use $folder; set CARGO_TARGET_DIR"
+        flock --wait 60 "$lock" || die "other tests or their servers use $folder; set CARGO_TARGET_DIR"
     fi
     as_run_user test -x "$CARGO_TARGET_DIR" 2>/dev/null || folder=$scratch/$name
     copy_installation "$folder"
@@ -106,8 +101,10 @@ ordinary() {
     FOLDER=$folder "$top/tools/as_ordinary_user" tests/run "$@"
 }
 
+# Installs all that tests need into a private copy of PostgreSQL, which it prepares unless the command has done so.
 install_all() {
     local peer library
+    [ -n "${pgxs:-}" ] || prepare
     build
     install_into "$pkglibdir" "$sharedir"
     # Other extensions: each folder was the DESTDIR of an installation for this PostgreSQL.
@@ -154,8 +151,8 @@ install_citus() {
     sed -n "s/^default_version = '\(.*\)'/Citus \1/p" "$sharedir/extension/citus.control"
 }
 
-# with_perl FOLDER COMMAND: runs a command as the user of servers, with what the modules of PostgreSQL's
-# tests want; their files are in this folder of the scratch folder.
+# with_perl FOLDER COMMAND: runs a command as the user of servers, with what the modules of PostgreSQL's tests want; their
+# files are in this folder of the scratch folder.
 with_perl() {
     local folder=$scratch/$1
     shift
@@ -171,16 +168,14 @@ report_of() {
     cat "$scratch/bench/report"
 }
 
-# prove_files FOLDER [FILES]: all tests of the folder and its subfolders, or these files and
-# folders. Most of them wait more than they compute, for leases above all: so more of them run
-# at once than there are processors.
+# prove_files FOLDER [FILES]: all tests of the folder and its subfolders, or these files and folders. Most of them wait
+# more than they compute, for leases above all: so more of them run at once than there are processors.
 prove_files() {
     local folder=$1 files all=
-    shift
-    if [ $# = 0 ]; then set -- "$folder"; [ -n "${WITHOUT:-}" ] || all=1; fi
-    files=$(find "$@" -name '*.pl' ${WITHOUT:+! -name "*$WITHOUT*"} | perl "$top/tests/order.pl" "$folder/lib/long" $all) || die "cannot run: $*"
+    if [ $# = 1 ]; then set -- "$@" "$folder"; [ -n "${WITHOUT:-}" ] || all=1; fi
+    files=$(find "${@:2}" -name '*.pl' ${WITHOUT:+! -name "*$WITHOUT*"} | perl "$top/tests/order.pl" "$folder/lib/long" $all) ||
+        die "cannot run: ${*:2}"
     mapfile -t files <<< "$files"
-    # See tests/t/lib/Snowflake.pm.
     export DATA_TEMPLATE=$scratch/template
     as_run_user env -u LC_ALL -u LANGUAGE LC_MESSAGES=C "$bindir/initdb" -D "$DATA_TEMPLATE" -A trust -N > "$scratch/initdb.log"
     lib=$folder with_perl tap prove --timer --jobs "${JOBS:-$((3 * $(nproc) + 1))}" "${files[@]}"
