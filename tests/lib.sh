@@ -176,6 +176,7 @@ prove_files() {
     files=$(find "${@:2}" -name '*.pl' ${WITHOUT:+! -name "*$WITHOUT*"} | perl "$top/tests/order.pl" "$folder/lib/long" $all) ||
         die "cannot run: ${*:2}"
     mapfile -t files <<< "$files"
+    # See tests/t/lib/Snowflake.pm.
     export DATA_TEMPLATE=$scratch/template
     as_run_user env -u LC_ALL -u LANGUAGE LC_MESSAGES=C "$bindir/initdb" -D "$DATA_TEMPLATE" -A trust -N > "$scratch/initdb.log"
     lib=$folder with_perl tap prove --timer --jobs "${JOBS:-$((3 * $(nproc) + 1))}" "${files[@]}"
