@@ -79,15 +79,15 @@ prepare() {
 cleanup() {
     local status=$? data
     stop_servers
-    if [ $status != 0 ] && [ -d "${scratch:-}" ]; then
+    if [ $status != 0 ]; then
         printf 'logs are in %s\n' "$scratch" >&2
         return
     fi
     # Registries have files in memory, which name the device and the inode of a data directory.
-    find "${scratch:-/nowhere}" -name pg_wal -printf '%h\n' 2>/dev/null | while read -r data; do
+    find "$scratch" -name pg_wal -printf '%h\n' 2>/dev/null | while read -r data; do
         rm -f /dev/shm/snowflake_id.*-"$(stat -c '%D' "$data")-$(printf '%x' "$(stat -c '%i' "$data")")"
     done
-    rm -rf "${scratch:-}"
+    rm -rf "$scratch"
 }
 
 # What a library exports.
@@ -110,7 +110,8 @@ install_all() {
     # Other extensions: each folder was the DESTDIR of an installation for this PostgreSQL.
     for peer in ${PEERS:-}; do
         [ -d "$peer$("$pg_config" --pkglibdir)" ] || die "PEERS names $peer, which has no $("$pg_config" --pkglibdir)"
-        copy_extensions "$peer"
+        cp -R "$peer$("$pg_config" --pkglibdir)/." "$pkglibdir/"
+        cp -R "$peer$("$pg_config" --sharedir)/extension/." "$sharedir/extension/"
     done
     # By these libraries, servers have a wall clock that tests can set, and a host name.
     for library in clock hostname; do
@@ -128,27 +129,19 @@ install_all() {
     cd "$scratch"
 }
 
-# copy_extensions FOLDER: copies what was installed with this DESTDIR into the private copy of PostgreSQL.
-copy_extensions() {
-    cp -R "$1$("$pg_config" --pkglibdir)/." "$pkglibdir/"
-    cp -R "$1$("$pg_config" --sharedir)/extension/." "$sharedir/extension/"
-}
-
-# Says so and fails if Citus is neither in the folder CITUS nor installed.
+# Says so and fails if Citus is neither in the folder CITUS, from which install_all takes it then, nor installed.
 find_citus() {
     local control
     control=$("$pg_config" --sharedir)/extension/citus.control
     if [ -n "${CITUS:-}" ]; then
         [ -e "$CITUS$control" ] || die "CITUS is $CITUS, which has no $control"
         CITUS=$(cd "$CITUS" && pwd)
+        PEERS+=" $CITUS"
     elif [ ! -e "$control" ]; then
         echo "skipped: Citus is not here; install it in PostgreSQL $pg, or set CITUS to the folder that has it" >&2
         return 1
     fi
-}
-install_citus() {
-    if [ -n "${CITUS:-}" ]; then copy_extensions "$CITUS"; fi
-    sed -n "s/^default_version = '\(.*\)'/Citus \1/p" "$sharedir/extension/citus.control"
+    sed -n "s/^default_version = '\(.*\)'/Citus \1/p" "${CITUS:-}$control"
 }
 
 # with_perl FOLDER COMMAND: runs a command as the user of servers, with what the modules of PostgreSQL's tests want; their

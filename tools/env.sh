@@ -69,8 +69,7 @@ pg_config_of() {
     for candidate in "${PG_CONFIG:-}" "/usr/lib/postgresql/$1/bin/pg_config" "/usr/pgsql-$1/bin/pg_config" \
         /usr/local/pgsql/bin/pg_config "$(built_from_source "$1")/bin/pg_config" "$(command -v pg_config || true)"; do
         if [ -x "$candidate" ] && [[ $("$candidate" --version) =~ ^PostgreSQL\ $1[^0-9] ]] &&
-            [ -e "$("$candidate" --includedir-server)/postgres.h" ] &&
-            [ -x "$("$candidate" --bindir)/postgres" ]; then
+            [ -e "$("$candidate" --includedir-server)/postgres.h" ] && [ -x "$("$candidate" --bindir)/postgres" ]; then
             printf '%s\n' "$candidate"
             return 0
         fi
@@ -96,13 +95,11 @@ want_compilers() {
     command -v rustfmt >/dev/null || export RUSTFMT=true
 }
 
-# Whether cargo and a Rust that is new enough come first on the PATH.
-has_rust() { command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/dev/null | cut -d ' ' -f 2)"; }
-
-# is_new_enough VERSION
+rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml"; }
 is_new_enough() { [[ $1 = [0-9]* ]] && printf '%s\n' "$(rust_wanted)" "$1" | sort -C -V; }
 
-rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml"; }
+# Whether cargo and a Rust that is new enough come first on the PATH.
+has_rust() { command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/dev/null | cut -d ' ' -f 2)"; }
 
 # Puts a Rust that is new enough first on the PATH, and installs it if need be. Programs of
 # rustup, which come first, may be older than those of the distribution.
@@ -154,13 +151,9 @@ need() {
     want "$@"
     install_wanted
 }
-
-# Installs $wanted, if it can.
 install_wanted() {
     if [ ${#wanted[@]} = 0 ]; then return; fi
-    if ! is_root || ! command -v apt-get >/dev/null; then
-        die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
-    fi
+    is_root && command -v apt-get >/dev/null || die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
     install_packages "${wanted[@]}"
 }
 
@@ -178,11 +171,11 @@ need_cargo_program() {
         if [ -x "$folder/$2/bin/$1" ]; then exit; fi
         if [ "$(cargo "${1#cargo-}" --version 2>/dev/null)" = "$1 $2" ]; then
             install -D "$(command -v "$1")" "$folder/$2/bin/$1"
-            exit
+        else
+            echo "building $1 $2 (once, about 4 minutes)"
+            # It runs for seconds: to optimize it would take twice as long.
+            env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --root "$folder/$2" "$1@$2"
         fi
-        echo "building $1 $2 (once, about 4 minutes)"
-        # It runs for seconds: to optimize it would take twice as long.
-        env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --root "$folder/$2" "$1@$2"
     )
     export PATH=$folder/$2/bin:$PATH
 }
@@ -208,8 +201,7 @@ need_packages() {
         else
             from_source=1
             # The test modules, which the build installs, need the last package.
-            set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 xz:xz-utils \
-                /usr/share/perl5/IPC/Run.pm:libipc-run-perl
+            set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 /usr/share/perl5/IPC/Run.pm:libipc-run-perl
             # This one names the mirror that has 16.
             if [ "$pg" = 16 ]; then set -- "$@" "$ubuntu:python-apt-common"; fi
         fi
@@ -235,16 +227,12 @@ update_packages() {
 # Prints where a version that is built from source is kept.
 built_from_source() { printf '%s/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"; }
 
-# What python-apt knows of the archive of Ubuntu.
+# The mirror of Debian is that which this machine's apt uses, and Ubuntu's own the one that python-apt knows.
 ubuntu=/usr/share/python-apt/templates/Ubuntu.info
-
-# Prints the mirror of Debian that this machine's apt uses.
 debian_mirror() {
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n '0,/\/debian\/$/{//p}' | grep . ||
         die "no mirror of Debian is known to take PostgreSQL from"
 }
-
-# Prints Ubuntu's own mirror.
 ubuntu_mirror() { perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu"; }
 
 # Builds a version from its source in an archive: Debian's development suite has the newest major version, its stable
@@ -313,19 +301,14 @@ make_scratch() {
     as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
 }
 
-# The data directories of the servers that new_server has started.
-started=()
-
 # new_server DATA SETTING ... : starts a server of the private copy with the library, and these settings.
+started=()
 new_server() {
-    local data=$1
-    shift
-    as_run_user "$bindir/initdb" --no-locale --encoding=UTF8 --auth=trust --no-sync -D "$data" > /dev/null
-    printf '%s\n' "shared_preload_libraries = 'snowflake_id'" "$@" | as_run_user tee -a "$data/postgresql.conf" > /dev/null
-    started+=("$data")
-    as_run_user "$bindir/pg_ctl" -s -w -D "$data" -l "$data.log" start
+    as_run_user "$bindir/initdb" --no-locale --encoding=UTF8 --auth=trust --no-sync -D "$1" > /dev/null
+    printf '%s\n' "shared_preload_libraries = 'snowflake_id'" "${@:2}" | as_run_user tee -a "$1/postgresql.conf" > /dev/null
+    started+=("$1")
+    as_run_user "$bindir/pg_ctl" -s -w -D "$1" -l "$1.log" start
 }
-
 stop_servers() {
     local data
     for data in "${started[@]}"; do as_run_user "$bindir/pg_ctl" -D "$data" -m immediate stop > /dev/null 2>&1 || true; done
@@ -387,8 +370,7 @@ other_scripts() { compgen -G "$top/$1/${extensions[$1]}--*.sql" || true; compgen
 image_into() {
     rm -rf "$1"
     install_into "$1/lib" "$1/share"
-    (umask 022 && mkdir -p "$1/licenses/snowflake_id")
-    install -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/"
+    (umask 022 && install -D -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/LICENSE")
 }
 
 # copy_installation FOLDER: copies PostgreSQL into FOLDER. Its programs find their files relative to themselves.

@@ -3,5 +3,4 @@
 need_packages
 find_citus || return 0
 install_all
-install_citus
 JOBS=${JOBS:-1} prove_files "$scratch/tests/citus" "$@"
