@@ -11,7 +11,6 @@ fi
 given=${PG:-}
 PG=${PG:-15}
 
-# run NAME [ARGUMENTS]: runs another command.
 run() { "$top/tests/run" "$@"; }
 
 # What prepare() and schema need, all at once.
@@ -90,7 +89,6 @@ cleanup() {
     rm -rf "$scratch"
 }
 
-# What a library exports.
 symbols() { nm -D --defined-only "$1" | awk '{ print $3 }' | sort; }
 
 # Continues as an ordinary user, in a folder that is kept.
@@ -155,7 +153,6 @@ with_perl() {
         TESTLOGDIR="$folder/log" PG_TEST_TIMEOUT_DEFAULT="${TIMEOUT:-180}" "$@"
 }
 
-# Runs a benchmark, and prints its report.
 report_of() {
     TIMEOUT=600 with_perl bench perl "$scratch/tests/bench/$1.pl" > "$scratch/bench.log"
     cat "$scratch/bench/report"

@@ -104,19 +104,17 @@ has_rust() { command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/
 # Puts a Rust that is new enough first on the PATH, and installs it if need be. Programs of
 # rustup, which come first, may be older than those of the distribution.
 need_rust() {
-    local wanted=() names older ubuntus
+    local wanted=() suffix older ubuntus
     if has_rust; then return; fi
     older=$(rustc --version 2>/dev/null) || older="not there"
     if ! find_rust; then
         update_packages
-        ubuntus=$(apt-cache search --names-only '^rustc-1[.][0-9]+$' 2>/dev/null | sed 's/^rustc-//; s/ .*//' | sort -V |
-            tail -n 1) || true
-        # Debian 12 and 13 have a Rust that is older, and one for their browsers, which is new. Ubuntu
-        # has packages for each version.
-        for names in "rustc cargo rustfmt rust-clippy" "rustc-web cargo-web rustfmt-web rust-web-clippy" \
-            "rustc-$ubuntus cargo-$ubuntus rustfmt-$ubuntus rust-$ubuntus-clippy"; do
-            if is_new_enough "$(LC_ALL=C apt-cache policy "${names%% *}" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
-                read -ra wanted <<< "$names"
+        ubuntus=$(apt-cache search --names-only '^rustc-1[.][0-9]+$' 2>/dev/null | sed 's/^rustc//; s/ .*//' | sort -V | tail -n 1) || true
+        # Debian 12 and 13 have a Rust that is older, and one for their browsers, which is new. Ubuntu has packages for
+        # each version.
+        for suffix in "" -web $ubuntus; do
+            if is_new_enough "$(LC_ALL=C apt-cache policy "rustc$suffix" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
+                wanted=("rustc$suffix" "cargo$suffix" "rustfmt$suffix" "rust$suffix-clippy")
                 break
             fi
         done
@@ -179,8 +177,6 @@ need_cargo_program() {
     )
     export PATH=$folder/$2/bin:$PATH
 }
-
-# In the version that Cargo.toml gives pgrx.
 need_cargo_pgrx() { need_cargo_program cargo-pgrx "$(sed -n 's/^pgrx = { version = "=\([^"]*\)".*/\1/p' "$top/Cargo.toml")"; }
 
 # need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
@@ -224,7 +220,6 @@ update_packages() {
     if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
 }
 
-# Prints where a version that is built from source is kept.
 built_from_source() { printf '%s/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"; }
 
 # The mirror of Debian is that which this machine's apt uses, and Ubuntu's own the one that python-apt knows.
@@ -317,10 +312,10 @@ stop_servers() {
 # offline COMMAND: runs it without a network, so that it cannot fetch what it should have. Only root can.
 offline() { if is_root && unshare --net true 2>/dev/null; then unshare --net -- "$@"; else "$@"; fi; }
 
-# build [FEATURE]: builds the extension for $pg.
+# Builds the extension for $pg.
 build() {
     (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
-        cargo build --profile "$profile" --locked --quiet --package snowflake_id --no-default-features --features "pg$pg ${1:-}")
+        cargo build --profile "$profile" --locked --quiet --package snowflake_id --no-default-features --features "pg$pg")
     # make install, which does not build, reads this file: root may have no cargo.
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/$profile/snowflake_id.pg"
 }
@@ -360,13 +355,10 @@ whole_script() (
 
 # released_script FOLDER TAG: names the file that keeps the whole script of a released version.
 released_script() { local version=${2#v}; printf 'sql/released/%s--%s.sql\n' "${extensions[$1]}" "${version%.*}"; }
-
-# other_scripts FOLDER: prints the scripts that lead from one version to the next, and the whole ones of
-# released versions.
+# other_scripts FOLDER: prints the scripts that lead from one version to the next, and the whole ones of released versions.
 other_scripts() { compgen -G "$top/$1/${extensions[$1]}--*.sql" || true; compgen -G "$top/sql/released/${extensions[$1]}--*.sql" || true; }
 
-# image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an extension volume, on
-# PostgreSQL 18 or later.
+# image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an extension volume.
 image_into() {
     rm -rf "$1"
     install_into "$1/lib" "$1/share"
@@ -421,10 +413,9 @@ prune_crates() {
     local target crate name version needed=()
     for target in {x86_64,aarch64,powerpc64le,s390x,riscv64gc}-unknown-linux-gnu; do
         while read -r name version; do
-            version=${version#v}
             if [ -d "vendor/$name-$version" ]; then needed+=("vendor/$name-$version"); else needed+=("vendor/$name"); fi
         done < <(cargo tree --offline --locked --package snowflake_id --no-default-features --features pg18 --target "$target" \
-            --edges normal,build --prefix none --no-dedupe --format '{p}' | sed 's/ (.*//' | sort -u)
+            --edges normal,build --prefix none --no-dedupe --format '{p}' | sed 's/ (.*//; s/ v/ /' | sort -u)
     done
     [ ${#needed[@]} -gt 100 ] || die "cargo lists no crates"
     for crate in vendor/*; do
