@@ -52,8 +52,7 @@ npm_into() {
 # Makes a copy that the run user can reach, in the build folder if possible: pgNN, or pgNN and what an argument adds, for
 # tests that run beside others.
 prepare_copy() {
-    local name=pg$pg${1:-}
-    local folder=$CARGO_TARGET_DIR/$name
+    local name=pg$pg${1:-} folder=$CARGO_TARGET_DIR/pg$pg${1:-}
     mkdir -p "$CARGO_TARGET_DIR"
     # Another run would replace the library of this one's servers, which die of that. The servers inherit the lock, and the
     # last ones of a run before may still be stopping.
@@ -174,9 +173,8 @@ prove_files() {
 
 # start_for_clients DATA WORKER [SETTINGS]: starts a server, which is PGHOST, PGPORT and PGUSER then.
 start_for_clients() {
-    export PGHOST=127.0.0.1 PGUSER=$run_user
+    export PGHOST=127.0.0.1 PGUSER=$run_user PGPORT
     PGPORT=$(free_port)
-    export PGPORT
     new_server "$1" "listen_addresses = '127.0.0.1'" "port = $PGPORT" "unix_socket_directories = '$scratch'" \
         "snowflake_id.worker_id = $2" "timezone = 'UTC'" "fsync = off" "${@:3}"
 }

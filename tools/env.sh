@@ -219,7 +219,6 @@ distribution_version() {
 update_packages() {
     if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
 }
-
 built_from_source() { printf '%s/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"; }
 
 # The mirror of Debian is that which this machine's apt uses, and Ubuntu's own the one that python-apt knows.
@@ -442,10 +441,8 @@ control_of() {
 
 # Prints the version of a release, MAJOR.MINOR.PATCH, which the library and the archives have.
 version() { sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"; }
-
 # Prints it as Debian and RPM do. To both, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
 debian_version() { version | sed 's/-/~/'; }
-
 # Prints the version of the SQL objects of both extensions, MAJOR.MINOR: a release that changes only the library
 # leaves it as it is.
 sql_version() { sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control"; }

@@ -1,6 +1,15 @@
-# What the tests of packages share.
+# What the tests of packages share, also in a chroot.
 . "$(dirname "$0")/../../tools/env.sh"
-. "$(dirname "$0")/checks.sh"
+
+passed=0
+# check NAME COMMAND: fails the test if the command fails.
+check() {
+    "${@:2}" || die "not ok: $1"
+    passed=$((passed + 1))
+    printf 'ok: %s\n' "$1"
+}
+equal() { [ "$1" = "$2" ] || { printf 'got      %s\nexpected %s\n' "$1" "$2" >&2; return 1; }; }
+more() { [ "$1" -gt "$2" ] || { printf '%s is not above %s\n' "$1" "$2" >&2; return 1; }; }
 
 # make_chroot [OPTION ...]: makes a chroot, $root, of this machine's distribution, or of one that has PostgreSQL OF. It
 # has what the base has, or what mmdebstrap's options say. UPDATES=1 also takes this distribution's security updates:
@@ -37,7 +46,7 @@ make_chroot() {
         "$@" "$suite" "$root" "${lines[@]}" || die "could not make a chroot"
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
     mkdir "$root/packages"
-    cp "$top/tools/env.sh" "$top"/tests/packages/{checks.sh,in_chroot,in_server} "$root/packages/"
+    (cd "$top" && cp -R --parents tools/env.sh tests/packages "$root/packages/")
     # No server starts when its package is installed.
     install -m 755 /dev/stdin "$root/usr/sbin/policy-rc.d" <<< $'#!/bin/sh\nexit 101'
 }
@@ -61,7 +70,7 @@ in_chroot() {
 
 # run_in_chroot SCRIPT ARGUMENTS: runs this test of tests/packages in the chroot, and counts its checks.
 run_in_chroot() {
-    in_chroot bash "/packages/$1" "${@:2}" | tee "$root/packages/log"
+    in_chroot bash "/packages/tests/packages/$1" "${@:2}" | tee "$root/packages/log"
     passed=$((passed + $(grep -c '^ok: ' "$root/packages/log")))
 }
 
