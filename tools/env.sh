@@ -44,10 +44,8 @@ keep() {
 deliver() {
     local file
     mkdir -p "$packages"
-    for file; do
-        mv "$file" "$packages/"
-        printf '%s\n' "$packages/${file##*/}"
-    done
+    mv -t "$packages" "$@"
+    for file; do printf '%s\n' "$packages/${file##*/}"; done
 }
 
 # Servers do not run as root, but as this user. What takes minutes to build is kept between runs in the
@@ -101,8 +99,7 @@ is_new_enough() { [[ $1 = [0-9]* ]] && printf '%s\n' "$(rust_wanted)" "$1" | sor
 # Whether cargo and a Rust that is new enough come first on the PATH.
 has_rust() { command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/dev/null | cut -d ' ' -f 2)"; }
 
-# Puts a Rust that is new enough first on the PATH, and installs it if need be. Programs of
-# rustup, which come first, may be older than those of the distribution.
+# Puts a Rust that is new enough first on the PATH, and installs it if need be. That of rustup may be older.
 need_rust() {
     local wanted=() suffix older ubuntus
     if has_rust; then return; fi
@@ -110,8 +107,7 @@ need_rust() {
     if ! find_rust; then
         update_packages
         ubuntus=$(apt-cache search --names-only '^rustc-1[.][0-9]+$' 2>/dev/null | sed 's/^rustc//; s/ .*//' | sort -V | tail -n 1) || true
-        # Debian 12 and 13 have a Rust that is older, and one for their browsers, which is new. Ubuntu has packages for
-        # each version.
+        # Debian 12 and 13 have an older Rust, and a new one for their browsers. Ubuntu has packages for each version.
         for suffix in "" -web $ubuntus; do
             if is_new_enough "$(LC_ALL=C apt-cache policy "rustc$suffix" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
                 wanted=("rustc$suffix" "cargo$suffix" "rustfmt$suffix" "rust$suffix-clippy")
@@ -155,8 +151,7 @@ install_wanted() {
     install_packages "${wanted[@]}"
 }
 
-# need_cargo_program NAME VERSION: puts a program that cargo installs first on the PATH. Who may write to the cache
-# builds it there, once; others wait for that.
+# need_cargo_program NAME VERSION: puts a program first on the PATH, which cargo builds once, into the cache.
 need_cargo_program() {
     local folder building
     need_rust
@@ -179,8 +174,7 @@ need_cargo_program() {
 }
 need_cargo_pgrx() { need_cargo_program cargo-pgrx "$(sed -n 's/^pgrx = { version = "=\([^"]*\)".*/\1/p' "$top/Cargo.toml")"; }
 
-# need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
-# Sets pg (major version) and pg_config.
+# need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these. Sets pg and pg_config.
 need_packages() {
     local wanted=() version from_source=
     [[ ${PG:-15} =~ ^1[5-9]$ ]] || die "PG is $PG, but 15, 16, 17, 18 and 19 are supported"
@@ -198,8 +192,6 @@ need_packages() {
             from_source=1
             # The test modules, which the build installs, need the last package.
             set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 /usr/share/perl5/IPC/Run.pm:libipc-run-perl
-            # This one names the mirror that has 16.
-            if [ "$pg" = 16 ]; then set -- "$@" "$ubuntu:python-apt-common"; fi
         fi
     fi
     want_compilers
@@ -222,12 +214,15 @@ update_packages() {
 built_from_source() { printf '%s/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"; }
 
 # The mirror of Debian is that which this machine's apt uses, and Ubuntu's own the one that python-apt knows.
-ubuntu=/usr/share/python-apt/templates/Ubuntu.info
 debian_mirror() {
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n '0,/\/debian\/$/{//p}' | grep . ||
         die "no mirror of Debian is known to take PostgreSQL from"
 }
-ubuntu_mirror() { perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu"; }
+ubuntu_mirror() {
+    local known=/usr/share/python-apt/templates/Ubuntu.info
+    need "$known:python-apt-common" >&2
+    perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$known"
+}
 
 # Builds a version from its source in an archive: Debian's development suite has the newest major version, its stable
 # suites have those before. PostgreSQL 16 was in none of them, but is in one of Ubuntu, of which Debian has no key.
@@ -250,8 +245,7 @@ build_from_source() (
     quiet "${apt[@]}" source --tar-only --download-only "postgresql-$1" ||
         die "PostgreSQL $1 is neither a package here nor in the archive of a distribution"
     tar -xf postgresql-*.orig.tar.* -C source --strip-components=1
-    # PostgreSQL's own tests are kept beside the build, with the library that they load.
-    # What was cut off leaves nothing behind that looks like an installation.
+    # PostgreSQL's own tests are kept beside the build. What was cut off leaves nothing that looks like an installation.
     make_all() {
         cd source && ./configure --prefix="$prefix" --enable-tap-tests ${assertions:+--enable-cassert} \
             ${SERVER_CFLAGS:+CFLAGS="$SERVER_CFLAGS"} --without-icu --without-readline --without-zlib &&
@@ -265,9 +259,8 @@ build_from_source() (
     chmod -R go+rX "$prefix"
 )
 
-# In a subshell, so that the lock ends with it.
+# In a subshell, so that the lock ends with it, for which other runs wait.
 install_packages() (
-    # Another run may be installing.
     mkdir -p "$cache"
     exec {packages}> "$cache/packages.lock"
     flock "$packages"
@@ -322,8 +315,8 @@ build() {
 # The extensions, by the folders that make their scripts.
 declare -A extensions=([sql]=snowflake_id [convert]=snowflake_id_convert)
 
-# install_into PKGLIBDIR SHAREDIR: installs the library and both extensions, with all scripts: Citus makes
-# the extension on a new node in the version that the others have.
+# install_into PKGLIBDIR SHAREDIR: installs the library and both extensions, with all scripts: on a new node, Citus makes
+# the version that the others have.
 install_into() {
     local folder
     # The server reads them, whatever the umask of who installs them.
@@ -364,8 +357,7 @@ image_into() {
     (umask 022 && install -D -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/LICENSE")
 }
 
-# copy_installation FOLDER: copies PostgreSQL into FOLDER. Its programs find their files relative to themselves.
-# Sets bindir, pkglibdir, sharedir.
+# copy_installation FOLDER: copies PostgreSQL, which finds its files from there, and sets bindir, pkglibdir and sharedir.
 copy_installation() {
     local prefix folder include
     bindir=$("$pg_config" --bindir)
@@ -394,8 +386,7 @@ read_pg_config() {
     pg=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 }
 
-# copy_sources FOLDER: copies what the repository holds, or what was unpacked from an archive, with the crates
-# in vendor/, if they are there.
+# copy_sources FOLDER: copies what the repository or an unpacked archive holds, with vendor/ if it is there.
 copy_sources() {
     if [ -e "$top/.git" ]; then
         (cd "$top" && git ls-files --cached --others --exclude-standard -z | tar -c --null --files-from=- ) | tar -x -C "$1"
@@ -405,9 +396,8 @@ copy_sources() {
     if [ -d "$top/vendor" ] && [ ! -d "$1/vendor" ]; then cp -R "$top/vendor" "$top/.cargo" "$1/"; fi
 }
 
-# Takes the code of all crates that a build of the library for Linux does not need out of vendor/ of the present
-# folder: what is for Windows, which has libraries without their source, and what only tests need. Cargo wants the
-# names of these crates, to choose versions.
+# Takes out of vendor/ the code of crates that no build for Linux needs: what is for Windows, which has libraries without
+# their source, and what only tests need. Cargo wants the names of these crates, to choose versions.
 prune_crates() {
     local target crate name version needed=()
     for target in {x86_64,aarch64,powerpc64le,s390x,riscv64gc}-unknown-linux-gnu; do

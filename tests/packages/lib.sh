@@ -17,7 +17,6 @@ more() { [ "$1" -gt "$2" ] || { printf '%s is not above %s\n' "$1" "$2" >&2; ret
 make_chroot() {
     local mirror suite lines=()
     need mmdebstrap:mmdebstrap
-    if [ "${OF:-}" = 16 ]; then need "$ubuntu:python-apt-common"; fi
     root=$(mktemp -d "${TMPDIR:-/var/tmp}/snowflake_id.XXXXXX")
     chmod 755 "$root"
     trap 'rm -rf --one-file-system "$root"' EXIT
