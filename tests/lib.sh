@@ -100,7 +100,7 @@ ordinary() {
 # Installs all that tests need into a private copy of PostgreSQL, which it prepares unless the command has done so.
 install_all() {
     local peer library
-    [ -n "${pgxs:-}" ] || prepare
+    [ -n "${pgxs:-}" ] || prepare ""
     build
     install_into "$pkglibdir" "$sharedir"
     # Other extensions: each folder was the DESTDIR of an installation for this PostgreSQL.

@@ -83,8 +83,7 @@ in_root_if_needed() {
 
 # Adds to $wanted what any build of the extension needs and this machine lacks.
 want_compilers() {
-    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang.so*' >/dev/null ||
-        wanted+=(libclang-dev)
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang.so*' >/dev/null || wanted+=(libclang-dev)
     # Debian's headers of a server include ICU's, and no dependency of their package brings those everywhere.
     if [[ ${pg_config:-} = /usr/lib/postgresql/* ]]; then want /usr/include/unicode/ucol.h:libicu-dev; fi
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)

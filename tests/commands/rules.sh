@@ -51,8 +51,7 @@ only_in 'spi::row_as' src/postgres/own_tables.rs:row
     "$(grep -hE -A 1 '^[^-]*LANGUAGE sql .*SECURITY DEFINER' sql/*.sql convert/*.sql | grep -c "^ *|| 'RETURN ")" ] ||
     die "a function is SECURITY DEFINER, and its names are not bound when it is made"
 # A walker that catches errors does so at each level of a query.
-! grep -B 4 -nE 'fn \w+\(node: \*mut pg_sys::Node, ' src/*/*.rs | grep -E 'pg_guard' ||
-    die "a walker of trees has a guard"
+! grep -B 4 -nE 'fn \w+\(node: \*mut pg_sys::Node, ' src/*/*.rs | grep -E 'pg_guard' || die "a walker of trees has a guard"
 
 # The name of a schema may have a %, which format() would take for one of its own.
 found=$(perl -0777 -ne '
