@@ -1,20 +1,15 @@
-# The scripts in tools/ and tests/ source this file. Its functions find PostgreSQL, build the
-# extension, and install it: tests and the demo take a private copy of PostgreSQL, so that
-# nothing outside the copy changes. Missing packages are listed, or installed if root runs
-# the script on Debian.
+# The scripts in tools/ and tests/ source this file. Its functions find PostgreSQL, build the extension, and
+# install it: tests and the demo take a private copy of PostgreSQL, so that nothing outside the copy changes.
+# Missing packages are listed, or installed if root runs the script on Debian.
 #
-#   PG          major version wanted (15 to 19); the demo takes any
-#   PG_CONFIG   a pg_config to use instead of looking for one
-#   BUILD_PROFILE  the profile with which the extension is built: release, or, which is what
-#               most tests take, servers
-#   CITUS       a folder into which Citus was installed, for the tests that need Citus
-#   SERVER_CFLAGS  the C compiler's options for a PostgreSQL that has to be built from source
-#
-# A version that has to be built from source is built with PostgreSQL's assertions
-# where the caller has set assertions=1, as the tests do and the benchmarks do not.
+#   PG             major version wanted (15 to 19); the demo takes any
+#   PG_CONFIG      a pg_config to use instead of looking for one
+#   BUILD_PROFILE  the profile with which the extension is built: release, or, which is what most tests take, servers
+#   CITUS          a folder into which Citus was installed, for the tests that need Citus
+#   SERVER_CFLAGS  the C compiler's options for a PostgreSQL that has to be built from source; it has
+#                  PostgreSQL's assertions where the caller has set assertions=1, as tests do and benchmarks do not
 
-# With pipefail, no command here may read a pipe only in part: the writer would fail,
-# now and then.
+# With pipefail, no command here may read a pipe only in part: the writer would fail, now and then.
 set -euo pipefail
 # PostgreSQL's own Makefiles build less when another Makefile calls them.
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -25,31 +20,54 @@ done
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
 profile=${BUILD_PROFILE:-${profile:-release}}
+packages=$(realpath -m "$CARGO_TARGET_DIR")/packages
 
 die() { printf 'error: %s\n' "$1" >&2; exit 1; }
 is_root() { [ "$(id -u)" = 0 ]; }
 
-# Servers do not run as root, but as this user.
+# quiet COMMAND: prints its output only if it fails, and of that only the end.
+quiet() {
+    local log
+    log=$(mktemp)
+    "$@" > "$log" 2>&1 || { tail -n 40 "$log" >&2; rm "$log"; return 1; }
+    rm "$log"
+}
+
+# keep NAME ... : makes an array, kept, of NAME=VALUE for these variables, those that are set.
+keep() {
+    local variable
+    kept=()
+    for variable; do [ -z "${!variable-}" ] || kept+=("$variable=${!variable}"); done
+}
+
+# deliver FILE ... : moves files to the folder `packages` of the build folder, and prints their names there.
+deliver() {
+    local file
+    mkdir -p "$packages"
+    mv -t "$packages" "$@"
+    for file; do printf '%s\n' "$packages/${file##*/}"; done
+}
+
+# Servers do not run as root, but as this user. What takes minutes to build is kept between runs in the
+# folder cache: outside the checkout, and where the run user can read it.
 if is_root; then
     run_user=nobody
     if id postgres >/dev/null 2>&1; then run_user=postgres; fi
     as_run_user() { runuser -u "$run_user" -- "$@"; }
+    cache=/var/cache/snowflake_id
 else
     run_user=$(id -un)
     as_run_user() { "$@"; }
+    cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/snowflake_id
 fi
 
 # Prints the pg_config of a major version that is installed with server headers.
 pg_config_of() {
     local candidate
-    for candidate in "${PG_CONFIG:-}" "/usr/lib/postgresql/$1/bin/pg_config" \
-        "/usr/pgsql-$1/bin/pg_config" "/usr/local/pgsql/bin/pg_config" \
-        "$(built_from_source "$1")/bin/pg_config" \
-        "$(command -v pg_config || true)"; do
-        if [ -x "$candidate" ] &&
-            [[ $("$candidate" --version) =~ ^PostgreSQL\ $1[^0-9] ]] &&
-            [ -e "$("$candidate" --includedir-server)/postgres.h" ] &&
-            [ -x "$("$candidate" --bindir)/postgres" ]; then
+    for candidate in "${PG_CONFIG:-}" "/usr/lib/postgresql/$1/bin/pg_config" "/usr/pgsql-$1/bin/pg_config" \
+        /usr/local/pgsql/bin/pg_config "$(built_from_source "$1")/bin/pg_config" "$(command -v pg_config || true)"; do
+        if [ -x "$candidate" ] && [[ $("$candidate" --version) =~ ^PostgreSQL\ $1[^0-9] ]] &&
+            [ -e "$("$candidate" --includedir-server)/postgres.h" ] && [ -x "$("$candidate" --bindir)/postgres" ]; then
             printf '%s\n' "$candidate"
             return 0
         fi
@@ -74,37 +92,29 @@ want_compilers() {
     command -v rustfmt >/dev/null || export RUSTFMT=true
 }
 
-# Whether cargo and a Rust that is new enough come first on the PATH.
-has_rust() {
-    command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/dev/null | cut -d ' ' -f 2)"
-}
-
-# is_new_enough VERSION
-is_new_enough() {
-    [[ $1 = [0-9]* ]] && printf '%s\n' "$(rust_wanted)" "$1" | sort -C -V
-}
-
 rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml"; }
+is_new_enough() { [[ $1 = [0-9]* ]] && printf '%s\n' "$(rust_wanted)" "$1" | sort -C -V; }
 
-# Puts a Rust that is new enough first on the PATH, and installs it if need be. Programs of
-# rustup, which come first, may be older than those of the distribution.
+# Whether cargo and a Rust that is new enough come first on the PATH.
+has_rust() { command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/dev/null | cut -d ' ' -f 2)"; }
+
+# Puts a Rust that is new enough first on the PATH, and installs it if need be. That of rustup may be older.
 need_rust() {
-    local wanted=() names older ubuntus
+    local wanted=() suffix older ubuntus
     if has_rust; then return; fi
     older=$(rustc --version 2>/dev/null) || older="not there"
     if ! find_rust; then
         update_packages
-        ubuntus=$(apt-cache search --names-only '^rustc-1[.][0-9]+$' 2>/dev/null | sed 's/^rustc-//; s/ .*//' | sort -V | tail -n 1) || true
-        # Debian 12 and 13 have a Rust that is older, and one for their browsers, which is new. Ubuntu
-        # has packages for each version.
-        for names in "rustc cargo rustfmt rust-clippy" "rustc-web cargo-web rustfmt-web rust-web-clippy" \
-            "rustc-$ubuntus cargo-$ubuntus rustfmt-$ubuntus rust-$ubuntus-clippy"; do
-            if is_new_enough "$(LC_ALL=C apt-cache policy "${names%% *}" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
-                read -ra wanted <<< "$names"
+        ubuntus=$(apt-cache search --names-only '^rustc-1[.][0-9]+$' 2>/dev/null | sed 's/^rustc//; s/ .*//' | sort -V | tail -n 1) || true
+        # Debian 12 and 13 have an older Rust, and a new one for their browsers. Ubuntu has packages for each version.
+        for suffix in "" -web $ubuntus; do
+            if is_new_enough "$(LC_ALL=C apt-cache policy "rustc$suffix" 2>/dev/null | sed -n 's/^ *Candidate: //p')"; then
+                wanted=("rustc$suffix" "cargo$suffix" "rustfmt$suffix" "rust$suffix-clippy")
                 break
             fi
         done
-        [ ${#wanted[@]} != 0 ] || die "Rust $(rust_wanted) or later is needed, and the one on the PATH is $older (with rustup: rustup update)"
+        [ ${#wanted[@]} != 0 ] ||
+            die "Rust $(rust_wanted) or later is needed, and the one on the PATH is $older (with rustup: rustup update)"
         install_wanted
         find_rust || die "the packages ${wanted[*]} have no Rust $(rust_wanted)"
     fi
@@ -134,22 +144,17 @@ need() {
     want "$@"
     install_wanted
 }
-
-# Installs $wanted, if it can.
 install_wanted() {
     if [ ${#wanted[@]} = 0 ]; then return; fi
-    if ! is_root || ! command -v apt-get >/dev/null; then
-        die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
-    fi
+    is_root && command -v apt-get >/dev/null || die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
     install_packages "${wanted[@]}"
 }
 
-# need_cargo_program NAME VERSION: puts a program that cargo installs first on the PATH. Who may write to the cache
-# builds it there, once; others wait for that.
+# need_cargo_program NAME VERSION: puts a program first on the PATH, which cargo builds once, into the cache.
 need_cargo_program() {
     local folder building
     need_rust
-    folder=$(cache)/$1
+    folder=$cache/$1
     mkdir -p "$folder"
     if [ -w "$folder" ]; then touch "$folder/lock"; fi
     (
@@ -158,20 +163,17 @@ need_cargo_program() {
         if [ -x "$folder/$2/bin/$1" ]; then exit; fi
         if [ "$(cargo "${1#cargo-}" --version 2>/dev/null)" = "$1 $2" ]; then
             install -D "$(command -v "$1")" "$folder/$2/bin/$1"
-            exit
+        else
+            echo "building $1 $2 (once, about 4 minutes)"
+            # It runs for seconds: to optimize it would take twice as long.
+            env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --root "$folder/$2" "$1@$2"
         fi
-        echo "building $1 $2 (once, about 4 minutes)"
-        # It runs for seconds: to optimize it would take twice as long.
-        env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --root "$folder/$2" "$1@$2"
     )
     export PATH=$folder/$2/bin:$PATH
 }
-
-# In the version that Cargo.toml gives pgrx.
 need_cargo_pgrx() { need_cargo_program cargo-pgrx "$(sed -n 's/^pgrx = { version = "=\([^"]*\)".*/\1/p' "$top/Cargo.toml")"; }
 
-# need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
-# Sets pg (major version) and pg_config.
+# need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these. Sets pg and pg_config.
 need_packages() {
     local wanted=() version from_source=
     [[ ${PG:-15} =~ ^1[5-9]$ ]] || die "PG is $PG, but 15, 16, 17, 18 and 19 are supported"
@@ -183,15 +185,12 @@ need_packages() {
         # By default this is the distribution's own version, which apt may not know before it has lists.
         update_packages
         pg=${PG:-$(distribution_version)}
-        if is_packaged "$pg"; then
+        if [[ $(LC_ALL=C apt-cache policy "postgresql-server-dev-$pg" 2>/dev/null) =~ Candidate:\ [0-9] ]]; then
             wanted+=("postgresql-$pg" "postgresql-server-dev-$pg" libicu-dev)
         else
             from_source=1
             # The test modules, which the build installs, need the last package.
-            set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 xz:xz-utils \
-                /usr/share/perl5/IPC/Run.pm:libipc-run-perl
-            # This one names the mirror that has 16.
-            if [ "$pg" = 16 ]; then set -- "$@" "$ubuntu:python-apt-common"; fi
+            set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 /usr/share/perl5/IPC/Run.pm:libipc-run-perl
         fi
     fi
     want_compilers
@@ -201,121 +200,80 @@ need_packages() {
     pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
 }
 
-# Prints the version of the distribution's PostgreSQL, or 15 if the distribution does
-# not say.
+# Prints the version of the distribution's PostgreSQL, or 15 if the distribution does not say.
 distribution_version() {
     local version
-    version=$(LC_ALL=C apt-cache depends postgresql 2>/dev/null |
-        perl -ne 'print $1 if !$n && /Depends: postgresql-(\d+)$/ && ++$n')
+    version=$(LC_ALL=C apt-cache depends postgresql 2>/dev/null | sed -n '0,/.*Depends: postgresql-\([0-9]*\)$/s//\1/p')
     printf '%s\n' "${version:-15}"
 }
 
 update_packages() {
     if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
 }
+built_from_source() { printf '%s/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"; }
 
-is_packaged() {
-    update_packages
-    [[ $(LC_ALL=C apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
-}
-
-# Prints where what takes minutes to build is kept between runs: outside the checkout, and where the
-# run user can read it.
-cache() {
-    local cache=/var/cache
-    is_root || cache=${XDG_CACHE_HOME:-$HOME/.cache}
-    printf '%s/snowflake_id\n' "$cache"
-}
-
-# Prints where a version that is built from source is kept.
-built_from_source() { printf '%s/postgresql-%s%s\n' "$(cache)" "$1" "${assertions:+-assertions}"; }
-
-# What python-apt knows of the archive of Ubuntu.
-ubuntu=/usr/share/python-apt/templates/Ubuntu.info
-
-# Prints the mirror of Debian that this machine's apt uses.
+# The mirror of Debian is that which this machine's apt uses, and Ubuntu's own the one that python-apt knows.
 debian_mirror() {
-    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-        perl -ne 'chomp; print if m{/debian/$} && !$n++'
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n '0,/\/debian\/$/{//p}' | grep . ||
+        die "no mirror of Debian is known to take PostgreSQL from"
+}
+ubuntu_mirror() {
+    local known=/usr/share/python-apt/templates/Ubuntu.info
+    need "$known:python-apt-common" >&2
+    perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$known"
 }
 
-# Prints Ubuntu's own mirror.
-ubuntu_mirror() { perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu"; }
-
-# Builds a version from the source tarball in the distribution's archive, on the mirror
-# that this machine's apt uses; the suite's checksum is checked. The development suite
-# has the newest major version, stable suites have those before. PostgreSQL 16 was in no
-# stable release of Debian, but is in one of Ubuntu.
+# Builds a version from its source in an archive: Debian's development suite has the newest major version, its stable
+# suites have those before. PostgreSQL 16 was in none of them, but is in one of Ubuntu, of which Debian has no key.
 build_from_source() (
-    file=
     prefix=$(built_from_source "$1")
     if [ "$1" = 16 ]; then
-        suites="noble-updates noble"
-        mirror=$(ubuntu_mirror) || true
+        from="[trusted=yes] $(ubuntu_mirror)" suites="noble-updates noble"
     else
-        suites="sid trixie bookworm"
-        mirror=$(debian_mirror) || true
+        from="[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(debian_mirror)" suites="sid trixie bookworm"
     fi
-    [ -n "$mirror" ] || die "PostgreSQL $1 is no package here, and no mirror is known to take its source from"
     printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    for suite in $suites; do
-        /usr/lib/apt/apt-helper download-file "${mirror}dists/$suite/main/source/Sources.xz" \
-            "$work/$suite.xz" >/dev/null 2>&1 || die "could not read the list of source packages"
-        read -r folder sum file < <(xz -dc "$work/$suite.xz" | perl -00 -ne '
-            next unless /^Package: postgresql-'"$1"'$/m;
-            ($dir) = /^Directory: (\S+)/m;
-            ($list) = /^Checksums-Sha256:\n((?: .*\n?)+)/m;
-            ($sum, $file) = $list =~ /(\w{64}) \d+ (\S+\.orig\.tar\.\w+)$/m;
-            print "$dir $sum $file\n"') && break
-    done
-    [ -n "$file" ] || die "PostgreSQL $1 is neither a package here nor in the archive of a distribution"
-    /usr/lib/apt/apt-helper download-file "$mirror$folder/$file" "$work/$file" "SHA256:$sum" \
-        >/dev/null 2>&1 || die "could not download $file"
-    mkdir "$work/source"
-    tar -xf "$work/$file" -C "$work/source" --strip-components=1
-    # PostgreSQL's own tests are kept beside the build, with the library that they load.
-    # What was cut off leaves nothing behind that looks like an installation.
-    if ! (cd "$work/source" && ./configure --prefix="$prefix" --enable-tap-tests \
-        ${assertions:+--enable-cassert} ${SERVER_CFLAGS:+CFLAGS="$SERVER_CFLAGS"} --without-icu --without-readline --without-zlib &&
-        make -s -j"$(nproc)" install DESTDIR="$work/root" &&
-        make -s -C contrib/postgres_fdw install DESTDIR="$work/root" &&
-        make -s -C contrib/pg_stat_statements install DESTDIR="$work/root" &&
-        make -s -C contrib/spi install DESTDIR="$work/root" &&
-        make -s -C src/test/regress all && mkdir "$work/root$prefix/tests" &&
-        cp -R src/test/regress src/test/isolation "$work/root$prefix/tests/" &&
-        rm -rf "$prefix" && mkdir -p "${prefix%/*}" &&
-        mv "$work/root$prefix" "$prefix") > "$work/log" 2>&1; then
-        tail -n 20 "$work/log" >&2
-        die "could not build PostgreSQL $1"
-    fi
+    cd "$work"
+    mkdir lists source
+    for suite in $suites; do echo "deb-src $from $suite main"; done > sources.list
+    apt=(apt-get -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$work/lists"
+        -o Dir::Cache="$work" -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root)
+    quiet "${apt[@]}" update || die "could not read the list of source packages"
+    quiet "${apt[@]}" source --tar-only --download-only "postgresql-$1" ||
+        die "PostgreSQL $1 is neither a package here nor in the archive of a distribution"
+    tar -xf postgresql-*.orig.tar.* -C source --strip-components=1
+    # PostgreSQL's own tests are kept beside the build. What was cut off leaves nothing that looks like an installation.
+    make_all() {
+        cd source && ./configure --prefix="$prefix" --enable-tap-tests ${assertions:+--enable-cassert} \
+            ${SERVER_CFLAGS:+CFLAGS="$SERVER_CFLAGS"} --without-icu --without-readline --without-zlib &&
+            make -s -j"$(nproc)" install DESTDIR="$work/root" &&
+            printf '%s\n' contrib/{postgres_fdw,pg_stat_statements,spi} | xargs -I '{}' make -s -C '{}' install DESTDIR="$work/root" &&
+            make -s -C src/test/regress all && mkdir "$work/root$prefix/tests" &&
+            cp -R src/test/regress src/test/isolation "$work/root$prefix/tests/" &&
+            rm -rf "$prefix" && mkdir -p "${prefix%/*}" && mv "$work/root$prefix" "$prefix"
+    }
+    quiet make_all || die "could not build PostgreSQL $1"
     chmod -R go+rX "$prefix"
 )
 
-# In a subshell, so that the lock ends with it.
+# In a subshell, so that the lock ends with it, for which other runs wait.
 install_packages() (
-    # Installing PostgreSQL on Debian would start a cluster of its own.
-    conf=/etc/postgresql-common/createcluster.d/no-main-cluster.conf
-    # Another run may be installing. In a folder that only root can write to: elsewhere,
-    # the file could be somebody's link to another one.
-    mkdir -p /var/cache/snowflake_id
-    exec {packages}> /var/cache/snowflake_id/packages.lock
+    mkdir -p "$cache"
+    exec {packages}> "$cache/packages.lock"
     flock "$packages"
-    log=$(mktemp)
-    # Installing etcd, Prometheus or its exporter would start it now and at each boot, and PgBouncer now.
+    # Installing PostgreSQL on Debian would start a cluster of its own; etcd, Prometheus or its exporter would
+    # start now and at each boot, and PgBouncer now.
+    conf=/etc/postgresql-common/createcluster.d/no-main-cluster.conf
     policy=/usr/sbin/policy-rc.d
     if [ -e "$policy" ]; then policy=; fi
-    trap 'rm -f "$conf" "$log" $policy' EXIT
-    mkdir -p "${conf%/*}"
-    printf 'create_main_cluster = false\n' > "$conf"
+    trap 'rm -f "$conf" $policy' EXIT
+    install -D -m 644 /dev/stdin "$conf" <<< 'create_main_cluster = false'
     if [ -n "$policy" ]; then install -m 755 /dev/stdin "$policy" <<< $'#!/bin/sh\nexit 101'; fi
     printf 'installing %s\n' "$*"
-    if ! { apt-get update && DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y --no-install-recommends "$@"; } > "$log" 2>&1; then
-        tail -n 20 "$log" >&2
-        die "could not install: $*"
-    fi
+    export DEBIAN_FRONTEND=noninteractive
+    quiet apt-get update && quiet apt-get install -y --no-install-recommends "$@" || die "could not install: $*"
     for package; do
         case $package in etcd-server | prometheus*) update-rc.d "${package%-server}" disable >/dev/null 2>&1 || true ;; esac
     done
@@ -329,19 +287,14 @@ make_scratch() {
     as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
 }
 
-# The data directories of the servers that new_server has started.
-started=()
-
 # new_server DATA SETTING ... : starts a server of the private copy with the library, and these settings.
+started=()
 new_server() {
-    local data=$1
-    shift
-    as_run_user "$bindir/initdb" --no-locale --encoding=UTF8 --auth=trust --no-sync -D "$data" > /dev/null
-    printf '%s\n' "shared_preload_libraries = 'snowflake_id'" "$@" | as_run_user tee -a "$data/postgresql.conf" > /dev/null
-    started+=("$data")
-    as_run_user "$bindir/pg_ctl" -s -w -D "$data" -l "$data.log" start
+    as_run_user "$bindir/initdb" --no-locale --encoding=UTF8 --auth=trust --no-sync -D "$1" > /dev/null
+    printf '%s\n' "shared_preload_libraries = 'snowflake_id'" "${@:2}" | as_run_user tee -a "$1/postgresql.conf" > /dev/null
+    started+=("$1")
+    as_run_user "$bindir/pg_ctl" -s -w -D "$1" -l "$1.log" start
 }
-
 stop_servers() {
     local data
     for data in "${started[@]}"; do as_run_user "$bindir/pg_ctl" -D "$data" -m immediate stop > /dev/null 2>&1 || true; done
@@ -350,124 +303,107 @@ stop_servers() {
 # offline COMMAND: runs it without a network, so that it cannot fetch what it should have. Only root can.
 offline() { if is_root && unshare --net true 2>/dev/null; then unshare --net -- "$@"; else "$@"; fi; }
 
-# build [FEATURE]: builds the extension for $pg.
+# Builds the extension for $pg.
 build() {
     (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
-        cargo build --profile "$profile" --locked --quiet --package snowflake_id --no-default-features --features "pg$pg ${1:-}")
+        cargo build --profile "$profile" --locked --quiet --package snowflake_id --no-default-features --features "pg$pg")
     # make install, which does not build, reads this file: root may have no cargo.
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/$profile/snowflake_id.pg"
 }
 
-# install_into PKGLIBDIR SHAREDIR: installs the library and both extensions.
+# The extensions, by the folders that make their scripts.
+declare -A extensions=([sql]=snowflake_id [convert]=snowflake_id_convert)
+
+# install_into PKGLIBDIR SHAREDIR: installs the library and both extensions, with all scripts: on a new node, Citus makes
+# the version that the others have.
 install_into() {
+    local folder
     # The server reads them, whatever the umask of who installs them.
     (umask 022 && mkdir -p "$1" "$2/extension")
     install -m 755 "$CARGO_TARGET_DIR/$profile/libsnowflake_id.so" "$1/snowflake_id.so"
-    install_extension snowflake_id.control sql "$2/extension"
-    install_extension convert/snowflake_id_convert.control convert "$2/extension"
+    install -m 644 "$top"/{snowflake_id,convert/snowflake_id_convert}.control "$2/extension/"
+    for folder in "${!extensions[@]}"; do
+        other_scripts "$folder" | xargs -r -d '\n' install -m 644 -t "$2/extension"
+        whole_script "$folder" | install -m 644 /dev/stdin "$2/extension/${extensions[$folder]}--$(sql_version).sql"
+    done
 }
 
-# whole_script FOLDER NAME [TAG]: prints the script that CREATE EXTENSION NAME runs, here or as the tag
-# has it. It is made of the parts in FOLDER: those in sql/ in the order of src/lib.rs, where cargo-pgrx
-# finds them, and those in convert/ in that of its file `order`.
-whole_script() {
-    local tag=${3:-} part
-    (
-        cd "$top/$1"
-        show() { if [ -n "$tag" ]; then git show "$tag:./$1"; else cat "$1"; fi; }
-        for part in $(if [ "$1" = sql ]; then show ../src/lib.rs | sed -n 's,^pgrx::extension_sql_file!("../sql/\(.*\).sql".*,\1,p'; else show order; fi); do
-            show "$part.sql"
-        done
-    ) | sed "s/extension constant name := 'snowflake_id'/extension constant name := '$2'/"
-}
+# whole_script FOLDER [TAG]: prints the script that CREATE EXTENSION runs, here or as the tag has it. It is made of
+# the parts in FOLDER: those in sql/ in the order of src/lib.rs, where cargo-pgrx finds them, and those in convert/
+# in that of its file `order`.
+whole_script() (
+    tag=${2:-}
+    cd "$top/$1"
+    show() { if [ -n "$tag" ]; then git show "$tag:./$1"; else cat "$1"; fi; }
+    if [ "$1" = sql ]; then
+        parts=$(show ../src/lib.rs | sed -n 's,^pgrx::extension_sql_file!("../sql/\(.*\).sql".*,\1,p')
+    else
+        parts=$(show order)
+    fi
+    for part in $parts; do show "$part.sql"; done |
+        sed "s/extension constant name := 'snowflake_id'/extension constant name := '${extensions[$1]}'/"
+)
 
-# released_script NAME TAG: names the file that keeps the whole script of a released version.
-released_script() { local version=${2#v}; printf 'sql/released/%s--%s.sql\n' "$1" "${version%.*}"; }
+# released_script FOLDER TAG: names the file that keeps the whole script of a released version.
+released_script() { local version=${2#v}; printf 'sql/released/%s--%s.sql\n' "${extensions[$1]}" "${version%.*}"; }
+# other_scripts FOLDER: prints the scripts that lead from one version to the next, and the whole ones of released versions.
+other_scripts() { compgen -G "$top/$1/${extensions[$1]}--*.sql" || true; compgen -G "$top/sql/released/${extensions[$1]}--*.sql" || true; }
 
-# other_scripts FOLDER NAME: prints the scripts that lead from one version to the next, and the whole
-# ones of released versions.
-other_scripts() { compgen -G "$top/$1/$2--*.sql" || true; compgen -G "$top/sql/released/$2--*.sql" || true; }
-
-# install_extension CONTROL FOLDER TO: installs the whole script, and the others: Citus makes the
-# extension on a new node in the version that the others have.
-install_extension() {
-    local name=${1##*/}
-    name=${name%.control}
-    install -m 644 "$top/$1" "$3/"
-    other_scripts "$2" "$name" | xargs -r -d '\n' install -m 644 -t "$3"
-    whole_script "$2" "$name" | install -m 644 /dev/stdin "$3/$name--$(sql_version).sql"
-}
-
-# image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an
-# extension volume, on PostgreSQL 18 or later.
+# image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an extension volume.
 image_into() {
     rm -rf "$1"
     install_into "$1/lib" "$1/share"
-    (umask 022 && mkdir -p "$1/licenses/snowflake_id")
-    install -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/"
+    (umask 022 && install -D -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/LICENSE")
 }
 
-# copy_installation FOLDER: copies PostgreSQL into FOLDER. Its programs find their files
-# relative to themselves. Sets bindir, pkglibdir, sharedir.
+# copy_installation FOLDER: copies PostgreSQL, which finds its files from there, and sets bindir, pkglibdir and sharedir.
 copy_installation() {
-    local from_bin from_lib from_share from_include prefix
-    from_bin=$("$pg_config" --bindir)
-    from_lib=$("$pg_config" --pkglibdir)
-    from_share=$("$pg_config" --sharedir)
-    from_include=$("$pg_config" --includedir)
-    prefix=$from_bin
-    while [[ $from_lib/ != "$prefix"/* || $from_share/ != "$prefix"/* ]]; do
-        prefix=${prefix%/*}
-    done
-    bindir=$1${from_bin#"$prefix"}
-    pkglibdir=$1${from_lib#"$prefix"}
-    sharedir=$1${from_share#"$prefix"}
+    local prefix folder include
+    bindir=$("$pg_config" --bindir)
+    pkglibdir=$("$pg_config" --pkglibdir)
+    sharedir=$("$pg_config" --sharedir)
+    include=$("$pg_config" --includedir)
+    prefix=$bindir
+    while [[ $pkglibdir/ != "$prefix"/* || $sharedir/ != "$prefix"/* ]]; do prefix=${prefix%/*}; done
     rm -rf "$1"
-    mkdir -p "$bindir" "$pkglibdir" "$sharedir"
-    cp -a "$from_bin/." "$bindir/"
-    cp -a "$from_lib/." "$pkglibdir/"
-    cp -a "$from_share/." "$sharedir/"
+    for folder in "$bindir" "$pkglibdir" "$sharedir"; do
+        mkdir -p "$1${folder#"$prefix"}"
+        cp -a "$folder/." "$1${folder#"$prefix"}/"
+    done
     # In PostgreSQL's official image, this one is a link out of the folder.
-    cp -L --remove-destination "$from_share/postgresql.conf.sample" "$sharedir/"
+    cp -L --remove-destination "$sharedir/postgresql.conf.sample" "$1${sharedir#"$prefix"}/"
     # Builds against the copy need this link.
-    mkdir -p "$(dirname "$1${from_include#"$prefix"}")"
-    ln -s "$from_include" "$1${from_include#"$prefix"}"
-    [ "$("$bindir/pg_config" --sharedir)" = "$sharedir" ] ||
-        die "PostgreSQL in $prefix does not work from a copy"
+    mkdir -p "$(dirname "$1${include#"$prefix"}")"
+    ln -s "$include" "$1${include#"$prefix"}"
+    bindir=$1${bindir#"$prefix"} pkglibdir=$1${pkglibdir#"$prefix"} sharedir=$1${sharedir#"$prefix"}
+    [ "$("$bindir/pg_config" --sharedir)" = "$sharedir" ] || die "PostgreSQL in $prefix does not work from a copy"
 }
 
-# copy_sources FOLDER: copies what the repository holds, or what was unpacked from an
-# archive, with the crates in vendor/, if they are there.
+# read_pg_config [PG_CONFIG]: sets pg_config, and pg to its major version.
+read_pg_config() {
+    pg_config=$(command -v "${1:-pg_config}") || die "${1:-pg_config} is not there: set PG_CONFIG"
+    pg=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+}
+
+# copy_sources FOLDER: copies what the repository or an unpacked archive holds, with vendor/ if it is there.
 copy_sources() {
     if [ -e "$top/.git" ]; then
-        (cd "$top" && git ls-files --cached --others --exclude-standard -z | tar -c --null --files-from=- ) |
-            tar -x -C "$1"
+        (cd "$top" && git ls-files --cached --others --exclude-standard -z | tar -c --null --files-from=- ) | tar -x -C "$1"
     else
         tar -c -C "$top" --exclude=./target . | tar -x -C "$1"
     fi
-    if [ -d "$top/vendor" ] && [ ! -d "$1/vendor" ]; then
-        cp -R "$top/vendor" "$top/.cargo" "$1/"
-    fi
+    if [ -d "$top/vendor" ] && [ ! -d "$1/vendor" ]; then cp -R "$top/vendor" "$top/.cargo" "$1/"; fi
 }
 
-# Brings all crates to vendor/ of the present folder, and prints the settings by which cargo
-# takes them from there.
-vendor_crates() {
-    # With --quiet, it would not print the settings.
-    cargo vendor --locked
-}
-
-# Takes the code of all crates that a build of the library for Linux does not need out of vendor/
-# of the present folder: what is for Windows, which has libraries without their source, and what
-# only tests need. Cargo wants the names of these crates, to choose versions.
+# Takes out of vendor/ the code of crates that no build for Linux needs: what is for Windows, which has libraries without
+# their source, and what only tests need. Cargo wants the names of these crates, to choose versions.
 prune_crates() {
     local target crate name version needed=()
     for target in {x86_64,aarch64,powerpc64le,s390x,riscv64gc}-unknown-linux-gnu; do
         while read -r name version; do
-            version=${version#v}
             if [ -d "vendor/$name-$version" ]; then needed+=("vendor/$name-$version"); else needed+=("vendor/$name"); fi
         done < <(cargo tree --offline --locked --package snowflake_id --no-default-features --features pg18 --target "$target" \
-            --edges normal,build --prefix none --no-dedupe --format '{p}' | sed 's/ (.*//' | sort -u)
+            --edges normal,build --prefix none --no-dedupe --format '{p}' | sed 's/ (.*//; s/ v/ /' | sort -u)
     done
     [ ${#needed[@]} -gt 100 ] || die "cargo lists no crates"
     for crate in vendor/*; do
@@ -493,73 +429,48 @@ control_of() {
 }
 
 # Prints the version of a release, MAJOR.MINOR.PATCH, which the library and the archives have.
-version() {
-    sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
-}
-
+version() { sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"; }
 # Prints it as Debian and RPM do. To both, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
 debian_version() { version | sed 's/-/~/'; }
-
 # Prints the version of the SQL objects of both extensions, MAJOR.MINOR: a release that changes only the library
 # leaves it as it is.
-sql_version() {
-    sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control"
-}
+sql_version() { sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control"; }
 
-# Fails if a file names another version than Cargo.toml does, or another Rust, or if
-# debian/control is not made from debian/control.in.
-check_versions() {
-    local version
-    version=$(version)
+# agree FILE FOUND EXPECTED: fails if the file names another version than it has to.
+agree() { [ "$2" = "$3" ] || die "$1 has $2, and not $3"; }
+
+# Fails if a file names another version than Cargo.toml does, or another Rust, or if debian/control is not made from
+# debian/control.in.
+check_versions() (
+    cd "$top"
+    version=$(version) rust=$(rust_wanted)
     [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-dev)?$ ]] ||
         die "the version in Cargo.toml is $version, and not MAJOR.MINOR.PATCH or MAJOR.MINOR.PATCH-dev"
-    [[ $version = "$(sql_version)."* ]] ||
-        die "snowflake_id.control has version $(sql_version), which is not the beginning of $version"
-    grep -qx "default_version = '$(sql_version)'" "$top/convert/snowflake_id_convert.control" ||
-        die "convert/snowflake_id_convert.control has another version than snowflake_id.control"
-    [ "$(sed -n '/meta-spec/!s/.*"version": "\(.*\)".*/\1/p' "$top/META.json" | sort -u)" = "$version" ] ||
-        die "META.json has another version than $version"
-    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id ($(debian_version)-"* ]] ||
-        die "debian/changelog begins with another version than $version"
-    [ "$(sed -n 's/^Version: *//p' "$top/rpm/snowflake_id.spec")" = "$(debian_version)" ] ||
-        die "rpm/snowflake_id.spec has another version than $version"
-    local status=stable
-    if [[ $version = *-dev ]]; then status=testing; fi
-    grep -q "^ *\"release_status\": \"$status\",$" "$top/META.json" || die "META.json does not say that $version is $status"
-    local heading="## ${version%-dev}"
-    if [ "$heading" != "## $version" ]; then heading+=" (unreleased)"; fi
-    [ "$(grep -m 1 '^## ' "$top/CHANGELOG.md")" = "$heading" ] ||
-        die "CHANGELOG.md begins with another section than $heading"
+    status=stable heading="## $version"
+    if [[ $version = *-dev ]]; then status=testing heading="## ${version%-dev} (unreleased)"; fi
+    agree snowflake_id.control "$(sql_version)" "${version%.*}"
+    agree convert/snowflake_id_convert.control "$(sed -n "s/^default_version = '\(.*\)'/\1/p" convert/*.control)" "$(sql_version)"
+    agree META.json "$(sed -n '/meta-spec/!s/.*"version": "\(.*\)".*/\1/p' META.json | sort -u)" "$version"
+    agree META.json "$(sed -n 's/^ *"release_status": "\(.*\)",$/\1/p' META.json)" "$status"
+    agree debian/changelog "$(sed -n '1s/^snowflake-id (\(.*\)-.*/\1/p' debian/changelog)" "$(debian_version)"
+    agree rpm/snowflake_id.spec "$(sed -n 's/^Version: *//p' rpm/snowflake_id.spec)" "$(debian_version)"
+    agree CHANGELOG.md "$(grep -m 1 '^## ' CHANGELOG.md)" "$heading"
+    agree rust-toolchain.toml "$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" "$rust"
+    agree rpm/snowflake_id.spec "$(sed -nE 's/^BuildRequires: +(cargo|rust) >= //p' rpm/snowflake_id.spec | xargs)" "$rust $rust"
     # What a tag installs stays. An archive has no tags.
-    local folder tag name released
-    for folder in $([ ! -e "$top/.git" ] || echo sql convert); do
-        name=snowflake_id
-        if [ "$folder" = convert ]; then name=snowflake_id_convert; fi
-        for tag in $(git -C "$top" tag --merged HEAD --list 'v[0-9]*.[0-9]*.[0-9]*'); do
+    for tag in $([ ! -e .git ] || git tag --merged HEAD --list 'v[0-9]*.[0-9]*.[0-9]*'); do
+        for folder in "${!extensions[@]}"; do
             if [[ $tag = "v$(sql_version)."* ]]; then
-                cmp -s <(whole_script "$folder" "$name" "$tag") <(whole_script "$folder" "$name") ||
+                cmp -s <(whole_script "$folder" "$tag") <(whole_script "$folder") ||
                     die "$folder/ makes another script than $tag: begin the next version by tools/version"
             else
-                released=$(released_script "$name" "$tag")
-                cmp -s <(whole_script "$folder" "$name" "$tag") "$top/$released" || die "$released is not what $tag installs"
+                released=$(released_script "$folder" "$tag")
+                cmp -s <(whole_script "$folder" "$tag") "$released" || die "$released is not what $tag installs"
             fi
         done
     done
     # Files in packages get its date, but only if they are later.
-    local date
-    date=$(sed -n '/^ -- /{s/.*>  //;p;q}' "$top/debian/changelog")
-    [ "$(date -d "$date" +%s)" -le "$(date +%s)" ] ||
+    [ "$(date -d "$(sed -n '/^ -- /{s/.*>  //;p;q}' debian/changelog)" +%s)" -le "$(date +%s)" ] ||
         die "debian/changelog is of the future: two builds would give different files"
-    local rust
-    rust=$(rust_wanted)
-    grep -qx "channel = \"$rust\"" "$top/rust-toolchain.toml" || die "rust-toolchain.toml has another Rust than $rust"
-    [ "$(grep -cE "^BuildRequires: +(cargo|rust) >= $rust$" "$top/rpm/snowflake_id.spec")" = 2 ] ||
-        die "rpm/snowflake_id.spec has another Rust than $rust"
-    diff -u "$top/debian/control" <(control_of $(cat "$top/debian/pgversions")) ||
-        die "debian/control is not what debian/control.in says"
-}
-
-# Prints the time of the last commit, in seconds since 1970, or of an archive's files.
-commit_date() {
-    git -C "$top" log -1 --format=%ct 2>/dev/null || stat -c %Y "$top/snowflake_id.control"
-}
+    diff -u debian/control <(control_of $(cat debian/pgversions)) || die "debian/control is not what debian/control.in says"
+)

@@ -2,7 +2,5 @@
 assertions= profile=release
 need_packages
 find_citus || return 0
-prepare
 install_all
-install_citus
 report_of citus

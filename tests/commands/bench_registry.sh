@@ -1,7 +1,6 @@
 # registries with many servers; SERVERS, KINDS (postgres etcd), CONNECTIONS, QUICK
 # Prints the figures of docs/performance.md.
 assertions= profile=${BUILD_PROFILE:-release}
-prepare
 want_etcd
 install_all
 keepers=$(cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config cargo bench --profile "$profile" --locked --quiet --no-run --message-format=json \

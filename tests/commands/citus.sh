@@ -2,7 +2,5 @@
 # It is no package of the distribution, so these tests are not part of the others.
 need_packages
 find_citus || return 0
-prepare
 install_all
-install_citus
 JOBS=${JOBS:-1} prove_files "$scratch/tests/citus" "$@"

@@ -2,7 +2,6 @@
 # sqlsmith makes queries of the functions, types and tables that it finds. Errors are expected; a server that
 # crashes, or an assertion that fails, is a defect.
 PG=${given:-18}
-prepare
 need_packages sqlsmith:sqlsmith
 install_all
 with_perl fuzz perl "$scratch/tests/fuzz/sql.pl"

@@ -1,18 +1,16 @@
 # what all files keep to, in seconds: formatting, one version, what only some files may do; needs no PostgreSQL
 need_rust
 
-# only_in WORD FILE:FUNCTION ... : fails unless all uses of a word (a regular expression) in src
-# are in these functions, and there is one.
+# only_in WORD FILE:FUNCTION ... : fails unless all uses of a word (a regular expression) in src are in these functions,
+# and there is one.
 only_in() {
-    local word=$1 all found=0 place
-    shift
-    all=$(grep -rEho "$word" src | wc -l)
-    [ "$all" -gt 0 ] || die "src has no $word: tests/run looks for a name that is gone"
-    for place in "$@"; do
-        found=$((found + $(sed -nE "/^ *(pub(\([a-z]+\))? )?(unsafe )?fn ${place#*:}[<(]/,/^ *\}\$/p" "${place%:*}" | grep -Eo "$word" | wc -l)))
-    done
-    [ "$found" = "$all" ] ||
-        die "$word may be used in $* only: $(grep -rEn "$word" src | cut -d: -f1,2 | tr '\n' ' ')"
+    local all found place
+    all=$(grep -rEho "$1" src | wc -l) || true
+    [ "$all" -gt 0 ] || die "src has no $1: tests/run looks for a name that is gone"
+    found=$(for place in "${@:2}"; do
+        sed -nE "/^ *(pub(\([a-z]+\))? )?(unsafe )?fn ${place#*:}[<(]/,/^ *\}\$/p" "${place%:*}"
+    done | grep -Eo "$1" | wc -l) || true
+    [ "$found" = "$all" ] || die "$1 may be used in ${*:2} only: $(grep -rEn "$1" src | cut -d: -f1,2 | tr '\n' ' ')"
 }
 
 check_versions
@@ -33,30 +31,27 @@ only_in 'SPI_prepare\w*' src/postgres/spi.rs:parse_and_run src/postgres/spi.rs:k
 # One way to run SQL, with a path of its own.
 ! grep -rnE 'SPI_(connect|execute|prepare|cursor)|\bSpi::' src --include=*.rs | grep -vE '^src/(postgres/spi|tests|tests/\w+)\.rs:' ||
     die "SQL is run elsewhere than in src/postgres/spi.rs"
-body=$(sed -n '/^unsafe fn parse_and_run(/,/^}$/p' src/postgres/spi.rs)
-grep -q 'as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run)' <<< "$body" ||
-    die "parse_and_run() in src/postgres/spi.rs does not parse as the other user"
-body=$(sed -n '/^pub fn row_as(/,/^}$/p' src/postgres/spi.rs)
-[ "$(grep -v '^unsafe fn' src/postgres/spi.rs | grep -o 'keep_plan(' | wc -l)" = 1 ] &&
-    grep -A 8 'as_user(user, 0, || {' <<< "$body" | grep -q 'keep_plan(' ||
-    die "row_as() in src/postgres/spi.rs does not parse as the other user"
-[ "$(grep -v '^unsafe fn' src/postgres/spi.rs | grep -o 'read_pairs(' | wc -l)" = 1 ] &&
-    grep -A 4 'read = || unsafe { read_pairs(' src/postgres/spi.rs | grep -q 'as_user(user, restrictions, read)' ||
-    die "read_pairs() in src/postgres/spi.rs does not parse as the other user"
+spi=src/postgres/spi.rs
+called_once() { [ "$(grep -v '^unsafe fn' $spi | grep -o "$1(" | wc -l)" = 1 ]; }
+sed -n '/^unsafe fn parse_and_run(/,/^}$/p' $spi | grep -c 'as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run)' > /dev/null ||
+    die "parse_and_run() in $spi does not parse as the other user"
+called_once keep_plan && sed -n '/^pub fn row_as(/,/^}$/p' $spi | grep -A 8 'as_user(user, 0, || {' | grep -c 'keep_plan(' > /dev/null ||
+    die "row_as() in $spi does not parse as the other user"
+called_once read_pairs && grep -A 4 'read = || unsafe { read_pairs(' $spi | grep -c 'as_user(user, restrictions, read)' > /dev/null ||
+    die "read_pairs() in $spi does not parse as the other user"
 # Arguments of any length are measured before they are copied: see src/postgres/size_limit.rs.
 ! grep -nE 'get::<(&|Array|String|JsonB?|Vec)|call\.datum\(' src/sql/*.rs |
     grep -vE '^src/sql/held.rs:|INTERVALOID, call\.datum|\.cast_mut_ptr::<pg_sys::Node>' ||
     die "an argument of variable length is read without Call::measured()"
 # Only the guard lends the rights of the owner of the tables.
 only_in 'spi::row_as' src/postgres/own_tables.rs:row
-# A function that conversions make is SECURITY DEFINER, with names that are bound when it is
-# made. No other one is: see src/postgres/own_tables.rs.
+# A function that conversions make is SECURITY DEFINER, with names that are bound when it is made. No other one is: see
+# src/postgres/own_tables.rs.
 [ "$(grep -hE '^[^-]*SECURITY DEFINER' sql/*.sql convert/*.sql | wc -l)" = \
     "$(grep -hE -A 1 '^[^-]*LANGUAGE sql .*SECURITY DEFINER' sql/*.sql convert/*.sql | grep -c "^ *|| 'RETURN ")" ] ||
     die "a function is SECURITY DEFINER, and its names are not bound when it is made"
 # A walker that catches errors does so at each level of a query.
-! grep -B 4 -nE 'fn \w+\(node: \*mut pg_sys::Node, ' src/*/*.rs | grep -E 'pg_guard' ||
-    die "a walker of trees has a guard"
+! grep -B 4 -nE 'fn \w+\(node: \*mut pg_sys::Node, ' src/*/*.rs | grep -E 'pg_guard' || die "a walker of trees has a guard"
 
 # The name of a schema may have a %, which format() would take for one of its own.
 found=$(perl -0777 -ne '

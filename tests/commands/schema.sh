@@ -8,6 +8,5 @@ exported=$(symbols "$CARGO_TARGET_DIR/$profile/libsnowflake_id.so")
 infos=$(sed -n 's/^pg_finfo_//p' <<< "$exported")
 [ -n "$named" ] || die "the scripts name no C functions"
 diff -u --label "named by scripts" --label "exported with pg_finfo_" <(echo "$named") <(echo "$infos")
-diff -u --label "named by scripts" --label "exported of them" <(echo "$named") \
-    <(comm -12 <(echo "$named") <(echo "$exported"))
+diff -u --label "named by scripts" --label "exported of them" <(echo "$named") <(comm -12 <(echo "$named") <(echo "$exported"))
 echo "$(wc -l <<< "$named") C functions, 1 passed, 0 failed"

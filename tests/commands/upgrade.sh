@@ -1,7 +1,6 @@
 # tests/upgrade.pl: pg_upgrade from version FROM (default 15) to PG (18)
 # The new version comes first: cargo keeps one library only, and other tests have often built this one.
 PG=${given:-18}
-prepare
 install_all
 new=${bindir%/bin}
 PG=${FROM:-15}
