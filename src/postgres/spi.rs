@@ -235,19 +235,18 @@ fn look_up_indexes(relation: pg_sys::Oid) -> Result<(), Error> {
             .text("indexrelid")
             .parse()
             .map_or(pg_sys::InvalidOid, pg_sys::Oid::from_u32);
+        let lock = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: in a transaction; the path is NUL-terminated, and PostgreSQL has accepted it before.
         // An index that is gone meanwhile is not opened. The lists stay in this statement's memory.
-        unsafe {
-            let level = pg_sys::NewGUCNestLevel();
+        as_user(compat::user(), 0, || unsafe {
             set(c"search_path", CStr::from_ptr(path));
-            let index = pg_sys::try_relation_open(index, pg_sys::AccessShareLock.cast_signed());
+            let index = pg_sys::try_relation_open(index, lock);
             if !index.is_null() {
                 pg_sys::RelationGetIndexExpressions(index);
                 pg_sys::RelationGetIndexPredicate(index);
-                pg_sys::relation_close(index, pg_sys::AccessShareLock.cast_signed());
+                pg_sys::relation_close(index, lock);
             }
-            pg_sys::AtEOXact_GUC(false, level);
-        }
+        });
     }
     Ok(())
 }
