@@ -59,7 +59,7 @@ sub killed
 	die "no process: $pid" if $pid !~ /^\d+$/;
 	if ($is_server)
 	{
-		kill_server($node);
+		kill_all($node);
 		$node->start;
 	}
 	else

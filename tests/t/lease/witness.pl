@@ -53,7 +53,7 @@ $load = IPC::Run::start([ 'pgbench', '-n', '-c', 16, '-j', 2, '-T', 60, '-f', $s
 ok(wait_until('the load renews', sub {
 	$node->safe_psql('postgres', q{SELECT count(*) FROM _snowflake.leases WHERE (lease -> 'renewed')::boolean}) > 10 }), 'under load');
 my $renewed = renew($node, $before[1])->{renewed}{bound};
-kill_server($node);
+kill_all($node);
 eval { $load->finish };
 $node->start;
 is(kind(newcomer()), 'granted', 'killed under load: a new server gets a worker ID at once');

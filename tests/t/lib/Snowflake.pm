@@ -12,7 +12,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_clock stop_disk wall_clock ids first_id_within
-  check_ids error_of wait_until crash kill_server kill_backend clock_of is_alive session error_in send_to wait_for_lock
+  check_ids error_of wait_until crash kill_all kill_backend clock_of is_alive session error_in send_to wait_for_lock
   create_generator draw drawn draw_timed draw_clock
   draw_batch check_unique answer_in wait_for_clock between shown in_log behind);
 
@@ -180,7 +180,7 @@ sub kill_backend
 }
 
 # Kills all processes of a server. One that has just begun has no name yet, but its directory.
-sub kill_server
+sub kill_all
 {
 	my ($node) = @_;
 	my $directory = readlink "/proc/$node->{_pid}/cwd";
