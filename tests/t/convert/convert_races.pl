@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/../lib";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Leases qw(kill_all);
 use Snowflake;
 use Convert;
 

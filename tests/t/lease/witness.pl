@@ -7,6 +7,7 @@ use lib "$FindBin::RealBin/../lib";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Leases qw(kill_all);
 use Registry;
 use Snowflake;
 

@@ -12,7 +12,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_clock stop_disk wall_clock ids first_id_within
-  check_ids error_of wait_until crash kill_all kill_backend clock_of is_alive session error_in send_to wait_for_lock
+  check_ids error_of wait_until crash kill_backend clock_of is_alive session error_in send_to wait_for_lock
   create_generator draw drawn draw_timed draw_clock
   draw_batch check_unique answer_in wait_for_clock between shown in_log behind);
 
@@ -177,18 +177,6 @@ sub kill_backend
 	kill 'KILL', $pid or return 0;
 	wait_until('the server has started again', sub { $node->log_contains(qr/database system is ready to accept/, $logged) });
 	return 1;
-}
-
-# Kills all processes of a server. One that has just begun has no name yet, but its directory.
-sub kill_all
-{
-	my ($node) = @_;
-	my $directory = readlink "/proc/$node->{_pid}/cwd";
-	$node->kill9;
-	wait_until('all processes have ended', sub { !grep { (readlink($_) // '') eq $directory } glob '/proc/[0-9]*/cwd' });
-	# The server that was killed may linger until somebody asks for its status.
-	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
-	return;
 }
 
 # A process that has ended may linger until somebody asks for its status.
