@@ -162,8 +162,8 @@ unsafe fn parse_and_run(
         if plan.is_null() {
             return Ok(pg_sys::SPI_result);
         }
-        if let Some(relation) = relation {
-            prepare_to_read(plan, relation)?;
+        if relation.is_some_and(|relation| !reads_only(plan, relation)) {
+            return Err(error::renamed());
         }
         let none = std::ptr::null_mut();
         Ok(pg_sys::SPI_execute_plan(
@@ -180,75 +180,29 @@ unsafe fn parse_and_run(
     }
 }
 
-/// Refuses a query that reads another relation than this one: the query is parsed, and not yet
-/// planned, and the owner of a schema may give the name to a view of his at any moment. PostgreSQL
+/// Whether the relation that a query names, if it names one, is this one: the query is parsed, and not
+/// yet planned, and the owner of a schema may give the name to a view of his at any moment. PostgreSQL
 /// lists what a query reads from the outside in. The locks that parsing took are kept, and a plan that
-/// is not saved is not parsed again. Then has the conditions of the relation's indexes looked up.
+/// is not saved is not parsed again.
 ///
 /// # Safety
 /// The plan was made by SPI, and not saved.
-unsafe fn prepare_to_read(plan: pg_sys::SPIPlanPtr, relation: pg_sys::Oid) -> Result<(), Error> {
+unsafe fn reads_only(plan: pg_sys::SPIPlanPtr, relation: pg_sys::Oid) -> bool {
     // A catalog of PostgreSQL, or a sequence, which is a constant, and has no code.
     let is_harmless = |oid: &pg_sys::Oid| {
         oid.to_u32() < pg_sys::FirstNormalObjectId
             || catalog::kind(*oid) == pg_sys::RELKIND_SEQUENCE
     };
     // SAFETY: as the caller guarantees; the lists have these elements.
-    let sources = unsafe {
+    unsafe {
         let sources = pg_sys::SPI_plan_get_plan_sources(plan);
-        PgList::<pg_sys::CachedPlanSource>::from_pg(sources)
-    };
-    for source in sources.iter_ptr() {
-        // SAFETY: as above.
-        let read = unsafe { PgList::<pg_sys::Oid>::from_pg((*source).relationOids) };
-        match read.iter_oid().find(|oid| !is_harmless(oid)) {
-            None => {}
-            Some(oid) if oid == relation => look_up_indexes(relation)?,
-            Some(_) => return Err(error::renamed()),
-        }
+        let sources = PgList::<pg_sys::CachedPlanSource>::from_pg(sources);
+        sources.iter_ptr().all(|source| {
+            let read = PgList::<pg_sys::Oid>::from_pg((*source).relationOids);
+            let mut named = read.iter_oid().filter(|oid| !is_harmless(oid));
+            named.next().is_none_or(|oid| oid == relation)
+        })
     }
-    Ok(())
-}
-
-/// Has the relation cache look up the names in the conditions and expressions of a relation's indexes,
-/// with the path that the current user usually has: a function that names objects without a schema works
-/// in an INSERT of the owner's, while planning a query looks it up with the path of the query. The cache
-/// has it until the relation changes.
-fn look_up_indexes(relation: pg_sys::Oid) -> Result<(), Error> {
-    let indexes = read(&format!(
-        "WITH RECURSIVE members (id) AS (SELECT {relation}::oid
-            UNION SELECT h.inhrelid FROM members AS m JOIN pg_inherits AS h ON h.inhparent = m.id),
-        paths (path) AS (
-            SELECT substr(c.text, length('search_path=') + 1)
-            FROM pg_db_role_setting AS s CROSS JOIN unnest(s.setconfig) AS c (text)
-            WHERE c.text LIKE 'search\\_path=%' AND s.setrole IN (0, quote_ident(current_user)::regrole)
-              AND s.setdatabase IN (0, (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
-            ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1)
-        SELECT i.indexrelid, (SELECT path FROM paths
-            UNION ALL SELECT s.reset_val FROM pg_settings AS s WHERE s.name = 'search_path' LIMIT 1) || ', pg_temp' AS path
-        FROM members AS m JOIN pg_index AS i ON i.indrelid = m.id
-        WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL"
-    ))?;
-    for row in indexes {
-        let path = in_servers_encoding(&row.text("path"))?;
-        let index = row
-            .text("indexrelid")
-            .parse()
-            .map_or(pg_sys::InvalidOid, pg_sys::Oid::from_u32);
-        let lock = pg_sys::AccessShareLock.cast_signed();
-        // SAFETY: in a transaction; the path is NUL-terminated, and PostgreSQL has accepted it before.
-        // An index that is gone meanwhile is not opened. The lists stay in this statement's memory.
-        as_user(compat::user(), 0, || unsafe {
-            set(c"search_path", CStr::from_ptr(path));
-            let index = pg_sys::try_relation_open(index, lock);
-            if !index.is_null() {
-                pg_sys::RelationGetIndexExpressions(index);
-                pg_sys::RelationGetIndexPredicate(index);
-                pg_sys::relation_close(index, lock);
-            }
-        });
-    }
-    Ok(())
 }
 
 /// The rows of the statement that has just run.
@@ -500,7 +454,9 @@ unsafe fn read_pairs(
         if plan.is_null() || !pg_sys::SPI_is_cursor_plan(plan) {
             return Ok(false);
         }
-        prepare_to_read(plan, relation)?;
+        if !reads_only(plan, relation) {
+            return Err(error::renamed());
+        }
         let no_values = std::ptr::null_mut();
         let cursor =
             pg_sys::SPI_cursor_open(std::ptr::null(), plan, no_values, std::ptr::null(), true);

@@ -93,22 +93,6 @@ EXCEPTION WHEN OTHERS THEN PERFORM set_config('t.state', SQLSTATE, false); END $
 }
 $s->quit;
 
-# An index calls a function that names another one without a schema, as functions around unaccent() do. From
-# PostgreSQL 17 on, only a dump brings such an index: the function is changed after its index was made.
-sql(q{CREATE ROLE apps; CREATE SCHEMA apps AUTHORIZATION apps; ALTER ROLE apps SET search_path = 'apps'; SET ROLE apps;
-	CREATE FUNCTION apps.plain(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT pg_catalog.lower($1)';
-	CREATE FUNCTION apps.named(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT apps.plain($1)';
-	CREATE TABLE apps.people (id bigserial PRIMARY KEY, name text);
-	CREATE INDEX ON apps.people (apps.named(name)); CREATE INDEX ON apps.people (name) WHERE apps.named(name) > 'a';
-	INSERT INTO apps.people (name) VALUES ('A');
-	SET check_function_bodies = off;
-	CREATE OR REPLACE FUNCTION apps.named(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT plain($1)'});
-is((error_of($node, 'SELECT max(id) FROM apps.people'))[0], '42883', 'a superuser has another path, and cannot read the table');
-like(sql(q{SELECT snowflake_set_default('apps.people')}), qr/replaced by public\.snowflake_nextval\(\)/,
-	'snowflake_set_default() finds the function in the path of the owner');
-is(sql(q{SELECT string_agg(DISTINCT finding, ' ') FROM snowflake_check('apps.people')}), 'all IDs small numbers', 'so does snowflake_check()');
-is(sql('SHOW search_path'), '"$user", public', 'and the path of the caller stays');
-
 # In a database of another encoding, names are in that encoding.
 sql(q{CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'});
 $ENV{PGCLIENTENCODING} = 'UTF8';
