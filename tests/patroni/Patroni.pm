@@ -287,7 +287,7 @@ sub wait_until_whole
 		for my $name (@names)
 		{
 			my $log = substr $self->log_of($name), $before{$name};
-			next if 5 > (() = $log =~ /is behind recovery timeline|is not a child of database system timeline|is not in this server's history/g);
+			next if 5 > (() = $log =~ /is behind recovery timeline|is not a child of database system timeline|forked off current database system timeline/g);
 			diag("$name cannot follow, and is made anew");
 			$self->ctl("reinit shop $name --force --wait");
 			$before{$name} = length $self->log_of($name);
