@@ -7,7 +7,7 @@
 -- partitions have got before, and are attached to those of the whole table.
 
 -- The statements that put the copies in the places of the columns. What is made of copies is not
--- made again. They are few and long, since it takes longer to begin one than to run it.
+-- made again. What one statement does faster than two, by measure, it does.
 CREATE FUNCTION _snowflake_convert.swap_plan(what _snowflake_convert.request) RETURNS SETOF text LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex AS $$
 DECLARE
@@ -151,8 +151,7 @@ BEGIN
             FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid WHERE k.contype IN ('p', 'u') AND k.kind <> 'r'
             UNION ALL
             -- Before a constraint takes them, so that PostgreSQL does not rename them with a notice, and slowly.
-            SELECT 7, i.relname, format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname) FROM indexes AS i
-            WHERE i.kind = 'r'
+            SELECT 7, i.relname, format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname) FROM indexes AS i WHERE i.kind = 'r'
             UNION ALL SELECT 9, i.relname, pg_get_indexdef(i.indexrelid) FROM indexes AS i WHERE i.kind <> 'r' AND NOT i.is_constraint
             UNION ALL SELECT 10, p.name || i.name, format('ALTER INDEX %s ATTACH PARTITION %s', p.name, i.name)
             FROM indexes AS i JOIN pg_inherits AS h ON h.inhrelid = i.indexrelid JOIN indexes AS p ON p.indexrelid = h.inhparent
